@@ -110,12 +110,13 @@ using CostFn = Cost (*)(llvm::ArrayRef<Type> operands, llvm::ArrayRef<Type> resu
 enum class Lower : uint8_t {
   kSource,       // input, state: no code
   kExpanded,     // gone before code generation: gradient
-  kElementwise,  // family 1
+  kElementwise,  // family 1: element i of each result depends on element i of each operand only; evaluation reads an
+                 // item's elements before it writes them, so a result may take its operand's memory
   kView,         // data movement, family 1 with another index map
   kReduce,       // families 2 and 3
   kRow,          // family 2: composites and losses
   kMatMul,       // family 4
-  kOptimizer,    // family 7
+  kOptimizer,    // family 7: elementwise too, with scalars beside
   kGather,       // family 8
   kRandom,       // family 8
   kHost,         // a few scalars: update_loss_scale, learning_rate
@@ -137,6 +138,9 @@ struct OpDef {
   Lower lower;
   std::string_view example;  // graph text: `graph @g(...) {...}` without the frame, see op_table.cc
   std::string_view doc;      // one sentence, becomes docs/ops.md
+  // The result is the operand's bytes under another shape, where their dtypes are equal: reshape, cast, stop_gradient. Code
+  // generation then gives both the same memory.
+  bool keeps_bytes = false;
 };
 
 const OpDef& DefOf(Op op);
