@@ -18,6 +18,7 @@ function(duotone_library folder)
   add_library(${target} STATIC ${ARG_SOURCES})
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_link_libraries(${target} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:duotone_flags>)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
   set_property(GLOBAL APPEND PROPERTY DUOTONE_LIBRARIES ${target})
 endfunction()
 

@@ -1,0 +1,19 @@
+# cmake --install and find_package(duotone CONFIG).
+include(CMakePackageConfigHelpers)
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/duotone)
+get_property(libraries GLOBAL PROPERTY DUOTONE_LIBRARIES)
+install(TARGETS ${libraries} EXPORT duotoneTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT duotoneTargets NAMESPACE duotone:: DESTINATION ${config_dir})
+# The public headers: everything in duotone/ but the internal one, and the dtypes.
+file(GLOB public_headers ${PROJECT_SOURCE_DIR}/duotone/*.h)
+list(REMOVE_ITEM public_headers ${PROJECT_SOURCE_DIR}/duotone/internal.h)
+install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/duotone)
+install(FILES ${PROJECT_SOURCE_DIR}/base/dtype.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/base)
+install(TARGETS duotone_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/duotoneConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/duotoneConfig.cmake INSTALL_DESTINATION ${config_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/duotoneConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/duotoneConfig.cmake ${PROJECT_BINARY_DIR}/duotoneConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake DESTINATION ${config_dir})
