@@ -88,7 +88,8 @@ class OperandSet {
   uint32_t bits_ = 0;
 };
 
-// In which operands the op is linear, for the scale exponents of passes/loss_scale:
+// In which operands the op is linear, for the scale exponents of passes/loss_scale; s > 0 is enough, so that relu, abs and max
+// are in:
 //   joint  f(s*a, s*b) = s*f(a, b): add, select, concat, reduce_sum
 //   each   f(s*a, b) = f(a, s*b) = s*f(a, b): mul, matmul, and ops linear in one operand
 struct Linearity {
@@ -133,14 +134,20 @@ struct OpDef {
   Precision precision;
   OperandSet keeps_f32;   // operands that autocast never narrows: norm parameters and statistics
   Linearity linear;
+  bool (*linear_if)(const Attrs& attrs) = nullptr;  // null: `linear` holds for all attributes
   CostFn cost;
   Evaluation eval;        // the host reference; the oracle of every other backend
   Lower lower;
-  std::string_view example;  // graph text: `graph @g(...) {...}` without the frame, see op_table.cc
+  std::string_view example;  // a complete graph on one line, see op_table.cc; none for input and state
   std::string_view doc;      // one sentence, becomes docs/ops.md
   // The result is the operand's bytes under another shape, where their dtypes are equal: reshape, cast, stop_gradient. Code
   // generation then gives both the same memory.
   bool keeps_bytes = false;
+
+  // In which operands a node with these attributes is linear.
+  Linearity LinearityWith(const Attrs& with) const {
+    return linear_if == nullptr || linear_if(with) ? linear : kNonLinear;
+  }
 };
 
 const OpDef& DefOf(Op op);

@@ -61,6 +61,9 @@ std::string Dim::ToString() const {
 }
 
 absl::StatusOr<Dim> ElementCount(llvm::ArrayRef<Dim> shape) {
+  if (shape.size() > kMaxRank) {
+    return InvalidArgument("shape %s has %d axes, more than %d", ToString(shape), shape.size(), kMaxRank);
+  }
   Dim count(1);
   for (const Dim& dim : shape) {
     std::optional<Dim> product = count.Times(dim);

@@ -54,7 +54,7 @@ class Dim {
 
 using Shape = llvm::SmallVector<Dim, 4>;
 
-// The number of elements as a size, or an error if it is above kMaxElements.
+// The number of elements as a size, or an error if it is above kMaxElements or there are more than kMaxRank axes.
 absl::StatusOr<Dim> ElementCount(llvm::ArrayRef<Dim> shape);
 std::string ToString(llvm::ArrayRef<Dim> shape);  // "[B, 128]"
 
