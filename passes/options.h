@@ -79,6 +79,8 @@ struct PassOptions {
   AutocastOptions autocast;
   LossScaleOptions loss_scale;
   std::vector<OptimizerOptions> optimizers;
+  // The optimizer pass leaves the outputs grad:<param>, unscaled, for tests and tools.
+  bool keep_gradients = false;
 };
 
 }  // namespace duotone::passes
