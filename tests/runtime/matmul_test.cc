@@ -71,7 +71,7 @@ struct Problem {
   DType result = DType::kF32;
 };
 
-Matrix Run(const Problem& problem, Matrix& a, Matrix& b, int threads) {
+Matrix Multiply(const Problem& problem, Matrix& a, Matrix& b, int threads) {
   const MatMul& mm = problem.mm;
   Matrix c(problem.result, mm.batch * mm.m * mm.n);
   ThreadPool pool(threads);
@@ -126,10 +126,10 @@ void Check(const Problem& problem) {
   const int64_t count_b = mm.stride_b == 0 ? 1 : mm.batch;
   Matrix a = RandomMatrix(problem.operands, count_a * mm.m * mm.k, 1);
   Matrix b = RandomMatrix(problem.operands, count_b * mm.k * mm.n, 2);
-  const Matrix c = Run(problem, a, b, 1);
+  const Matrix c = Multiply(problem, a, b, 1);
   ExpectProduct(problem, a, b, c);
   for (int threads : {2, 3, 8}) {
-    EXPECT_EQ(Run(problem, a, b, threads).bytes, c.bytes) << threads << " threads";
+    EXPECT_EQ(Multiply(problem, a, b, threads).bytes, c.bytes) << threads << " threads";
   }
 }
 
@@ -183,7 +183,7 @@ TEST(MatMul, AccumulatesInF32) {
       a.Set(i, 1);
       b.Set(i, 1);
     }
-    const Matrix c = Run(problem, a, b, 2);
+    const Matrix c = Multiply(problem, a, b, 2);
     for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(c.Get(i), 32768);
   }
 }
@@ -196,7 +196,7 @@ TEST(MatMul, F16OverflowsToInfinity) {
   a.Set(1, 0);
   b.Set(0, 256);
   b.Set(1, 0);
-  EXPECT_EQ(Run(problem, a, b, 1).Get(0), INFINITY);
+  EXPECT_EQ(Multiply(problem, a, b, 1).Get(0), INFINITY);
 }
 
 // The number of threads of this process.
@@ -220,7 +220,7 @@ TEST(MatMul, TheLibraryStartsNoThreads) {
   Problem problem = MakeProblem(1, 512, 512, 512);
   Matrix a = RandomMatrix(DType::kF32, 512 * 512, 1);
   Matrix b = RandomMatrix(DType::kF32, 512 * 512, 2);
-  Run(problem, a, b, 1);
+  Multiply(problem, a, b, 1);
   EXPECT_EQ(Threads(), before);
 }
 
