@@ -7,7 +7,9 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "ir/initializer.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace duotone::ir {
 namespace {
@@ -122,14 +124,12 @@ absl::StatusOr<Node*> Graph::Add(Spec spec, Node* before) {
                         absl::StrCat(types.status().message(), " ", place()));
   }
   if (spec.names.size() > types->size()) {
-    return InvalidArgument("%s: %d names for %d results %s", def.name, spec.names.size(),
-                           types->size(), place());
+    return InvalidArgument("%s: %d names, but %d result%s %s", def.name, spec.names.size(),
+                           types->size(), types->size() == 1 ? "" : "s", place());
   }
-  for (size_t i = 0; i < spec.names.size(); ++i) {
-    const std::string& name = spec.names[i];
-    const bool repeated =
-        std::find(spec.names.begin(), spec.names.begin() + i, name) != spec.names.begin() + i;
-    if (repeated || Find(name) || module_->FindState(name)) {
+  llvm::StringSet<> own_names;
+  for (const std::string& name : spec.names) {
+    if (!own_names.insert(name).second || Find(name) || module_->FindState(name)) {
       return InvalidArgument("%s: the name %%%s is taken %s", def.name, name, place());
     }
   }
@@ -284,6 +284,9 @@ absl::StatusOr<const StateEntry*> Module::AddState(StateEntry entry) {
     return InvalidArgument("%s: the type %s has a named size; state needs numbers", describe(),
                            entry.type.ToString());
   }
+  DUOTONE_RETURN_IF_ERROR(CheckInitializer(entry)).With("%s", describe());
+  DUOTONE_RETURN_IF_ERROR(CheckSource(entry, FindState(entry.init.source))).With("%s", describe());
+  NormaliseInitializer(entry.init);
   state_.push_back(std::make_unique<StateEntry>(std::move(entry)));
   state_by_name_[name] = state_.back().get();
   return state_.back().get();

@@ -258,9 +258,10 @@ absl::Status SourceText::Error(size_t offset, std::string_view sentence) const {
     }
     if (i < offset) caret += ' ';
   }
-  while (line.size() > 2 && line.back() == ' ') line.pop_back();
-  return InvalidArgument("%s:%d:%d: %s\n%s\n%s^", name_, LineOf(offset), column, sentence, line,
-                         caret);
+  const size_t last = line.find_last_not_of(' ');
+  const std::string place = absl::StrFormat("%s:%d:%d", name_, LineOf(offset), column);
+  if (last == std::string::npos) return InvalidArgument("%s: %s", place, sentence);
+  return InvalidArgument("%s: %s\n%s\n%s^", place, sentence, line.substr(0, last + 1), caret);
 }
 
 absl::Status SourceText::CheckEncoding() const {

@@ -15,10 +15,11 @@
 #include "base/status.h"
 #include "ir/initializer.h"
 #include "ir/lexer.h"
+#include "ir/suggest.h"
 #include "ir/text.h"
+#include "ir/verify.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringRef.h"
-#include "llvm/ADT/StringSet.h"
 
 namespace duotone::ir {
 namespace {
@@ -28,25 +29,9 @@ using Kind = Token::Kind;
 // More factors in one size than any chain of reshapes makes.
 constexpr size_t kMaxFactors = 64;
 constexpr size_t kMaxGraphs = 1024;
-
-// "; did you mean 'matmul'?", or "" if no candidate is close to `name`.
-template <typename Names>
-std::string DidYouMean(std::string_view name, const Names& candidates) {
-  constexpr size_t kLongest = 64;
-  if (name.size() > kLongest) return "";
-  const unsigned allowed = std::max<size_t>(1, name.size() / 3);
-  unsigned best = allowed + 1;
-  std::string_view nearest;
-  for (std::string_view candidate : candidates) {
-    if (candidate.size() > kLongest) continue;
-    const unsigned distance = llvm::StringRef(name).edit_distance(candidate, true, allowed);
-    if (distance < best) {
-      best = distance;
-      nearest = candidate;
-    }
-  }
-  return nearest.empty() ? "" : absl::StrFormat("; did you mean '%s'?", Shown(nearest));
-}
+constexpr size_t kMaxState = 1 << 16;
+// A broken file is told this many of its violations.
+constexpr size_t kShownViolations = 20;
 
 // How a message speaks of the token it met.
 std::string Describe(const Token& token) {
@@ -97,6 +82,8 @@ class Parser {
   }
   // The error that `expected` should stand where the next token is.
   absl::Status Unexpected(std::string_view expected) const;
+  // The verifier's findings with their places in the text.
+  absl::Status Check() const;
   // A status of Graph or Module, with its place in the text.
   absl::Status At(size_t offset, const absl::Status& status) const {
     return source_.Error(offset, std::string(status.message()));
@@ -112,6 +99,7 @@ class Parser {
   absl::Status List(char close, std::string_view where, Item item);
 
   // Structure.
+  absl::Status ParseModule();
   absl::Status ParseItem();
   absl::Status ParseState(StateKind kind);
   absl::StatusOr<Initializer> ParseInitializer();
@@ -149,7 +137,15 @@ class Parser {
   const ParseLimits& limits_;
   Lexer lexer_;
   Token token_;  // the next one
+  // Offsets of what the verifier looks at, per graph.
+  struct Places {
+    llvm::DenseMap<const Node*, size_t> nodes;
+    std::vector<size_t> updates;
+    std::vector<size_t> outputs;
+  };
+
   std::unique_ptr<Module> module_;
+  llvm::DenseMap<const Graph*, Places> places_;
   Graph* graph_ = nullptr;  // the one being parsed
   size_t statement_ = 0;    // offset of the node being parsed
   size_t node_count_ = 0;
@@ -187,11 +183,17 @@ absl::Status Parser::List(char close, std::string_view where, Item item) {
 }
 
 absl::StatusOr<std::unique_ptr<Module>> Parser::Run() {
+  DUOTONE_RETURN_IF_ERROR(ParseModule());
+  DUOTONE_RETURN_IF_ERROR(Check());
+  return std::move(module_);
+}
+
+absl::Status Parser::ParseModule() {
   if (token_.Is(Kind::kEnd)) return Unexpected("a module or a graph");
   if (!token_.IsWord("module")) {
     module_ = std::make_unique<Module>("module");
     while (!token_.Is(Kind::kEnd)) DUOTONE_RETURN_IF_ERROR(ParseItem());
-    return std::move(module_);
+    return absl::OkStatus();
   }
   Take();
   DUOTONE_ASSIGN_OR_RETURN(Token name, Expect(Kind::kSymbol, "the module's name, like @mlp"));
@@ -199,7 +201,27 @@ absl::StatusOr<std::unique_ptr<Module>> Parser::Run() {
   DUOTONE_RETURN_IF_ERROR(Expect('{', "after the module's name"));
   while (!TakeIf('}')) DUOTONE_RETURN_IF_ERROR(ParseItem());
   if (!token_.Is(Kind::kEnd)) return Unexpected("the end of the text after the module");
-  return std::move(module_);
+  return absl::OkStatus();
+}
+
+absl::Status Parser::Check() const {
+  const std::vector<Violation> violations = FindViolations(*module_);
+  if (violations.empty()) return absl::OkStatus();
+  std::vector<std::string> messages;
+  for (const Violation& violation : llvm::ArrayRef(violations).take_front(kShownViolations)) {
+    const Places& places = places_.find(violation.graph)->second;
+    const size_t offset = violation.update >= 0   ? places.updates[violation.update]
+                          : violation.output >= 0 ? places.outputs[violation.output]
+                          : violation.node        ? places.nodes.lookup(violation.node)
+                                                  : 0;
+    const std::string sentence = absl::StrFormat("[%d] %s", violation.invariant, violation.message);
+    messages.emplace_back(source_.Error(offset, sentence).message());
+  }
+  if (violations.size() > kShownViolations) {
+    messages.push_back(
+        absl::StrFormat("%s: and %d more", source_.name(), violations.size() - kShownViolations));
+  }
+  return InvalidArgument("%s", absl::StrJoin(messages, "\n"));
 }
 
 absl::Status Parser::ParseItem() {
@@ -223,6 +245,9 @@ absl::Status Parser::ParseState(StateKind kind) {
   NodeInfo info;
   DUOTONE_RETURN_IF_ERROR(ParseBraces(info, nullptr));
   entry.loc = std::move(info.loc);
+  if (module_->state().size() == kMaxState) {
+    return Error(name.offset, "more than %d state entries", kMaxState);
+  }
   absl::StatusOr<const StateEntry*> added = module_->AddState(std::move(entry));
   return added.ok() ? absl::OkStatus() : At(name.offset, added.status());
 }
@@ -282,6 +307,7 @@ absl::Status Parser::ParseInput() {
   std::optional<uint64_t> id;
   DUOTONE_RETURN_IF_ERROR(ParseBraces(input->node->info(), &id));
   if (id) input->node->set_id(*id);
+  places_[graph_].nodes[input->node] = name.offset;
   return absl::OkStatus();
 }
 
@@ -301,9 +327,8 @@ absl::Status Parser::ParseNode() {
   DUOTONE_ASSIGN_OR_RETURN(Token op, Expect(Kind::kIdentifier, "an op, like matmul"));
   const std::optional<Op> known = OpFromName(op.text);
   if (!known) {
-    return Error(
-        op.offset, "unknown op '%s'%s", Shown(op.text),
-        DidYouMean(op.text, llvm::map_range(AllOps(), [](const OpDef& d) { return d.name; })));
+    return Error(op.offset, "unknown op '%s'%s", Shown(op.text),
+                 DidYouMean(op.text, AllOps(), [](const OpDef& d) { return d.name; }));
   }
   const OpDef& def = DefOf(spec.op = *known);
   if (def.lower == Lower::kSource) {
@@ -344,9 +369,10 @@ absl::Status Parser::ParseNode() {
   }
   absl::StatusOr<Node*> node = graph_->Add(std::move(spec));
   if (!node.ok()) return At(op.offset, node.status());
+  places_[graph_].nodes[*node] = statement_;
   if (static_cast<size_t>((*node)->result_count()) != name_count) {
-    return Error(statement_, "%s: has %d results, but %d names are given", def.name,
-                 (*node)->result_count(), name_count);
+    return Error(statement_, "%s: %d results, but %s given", def.name, (*node)->result_count(),
+                 name_count == 1 ? "1 name is" : absl::StrCat(name_count, " names are"));
   }
   for (size_t i = 0; i < name_count; ++i) {
     const Type& type = (*node)->type(i);
@@ -385,8 +411,7 @@ absl::Status Parser::ParseBraces(NodeInfo& info, std::optional<uint64_t>* id) {
     if (key.text == "region") return ParseValue(info.region);
     if (key.text != "id" || id == nullptr) {
       return Error(key.offset, "unknown field '%s' in braces%s", Shown(key.text),
-                   DidYouMean(key.text, std::vector<std::string_view>{"scope", "loc", "forward",
-                                                                      "origin", "region", "id"}));
+                   DidYouMean(key.text, {"scope", "loc", "forward", "origin", "region", "id"}));
     }
     DUOTONE_ASSIGN_OR_RETURN(Token number, Expect(Kind::kInteger, "a number"));
     *id = ToNumber<uint64_t>(number.text);
@@ -411,6 +436,7 @@ absl::Status Parser::ParseUpdate() {
     DUOTONE_ASSIGN_OR_RETURN(update.guard, ParseUse());
   }
   graph_->updates().push_back(update);
+  places_[graph_].updates.push_back(statement_);
   return absl::OkStatus();
 }
 
@@ -420,6 +446,7 @@ absl::Status Parser::ParseReturn() {
   if (token_.Is('}')) return absl::OkStatus();
   do {
     Output output;
+    places_[graph_].outputs.push_back(token_.offset);
     const bool named = token_.Is(Kind::kIdentifier) || token_.Is(Kind::kString);
     if (named) {
       output.name = Take().text;
@@ -435,7 +462,11 @@ absl::Status Parser::ParseReturn() {
 absl::StatusOr<Value> Parser::ParseUse() {
   DUOTONE_ASSIGN_OR_RETURN(Token name, Expect(Kind::kValue, "a value, like %h"));
   if (Value value = graph_->Find(name.text)) return value;
-  if (const StateEntry* entry = module_->FindState(name.text)) return graph_->ReadState(entry);
+  if (const StateEntry* entry = module_->FindState(name.text)) {
+    const Value read = graph_->ReadState(entry);
+    places_[graph_].nodes[read.node] = name.offset;
+    return read;
+  }
   return UnknownValue(name);
 }
 
@@ -537,9 +568,11 @@ absl::Status Parser::ParseValue(DType& value) {
   DUOTONE_ASSIGN_OR_RETURN(Token name, Expect(Kind::kIdentifier, "a dtype, like f32"));
   const std::optional<DType> dtype = DTypeFromName(name.text);
   if (!dtype) {
-    const auto names = llvm::map_range(kDTypes, [](const DTypeInfo& info) { return info.name; });
-    return Error(name.offset, "unknown dtype '%s'%s", Shown(name.text),
-                 DidYouMean(name.text, names));
+    const auto name_of = [](const DTypeInfo& info) { return info.name; };
+    return Error(name.offset, "unknown dtype '%s'%s; there are %s", Shown(name.text),
+                 DidYouMean(name.text, kDTypes, name_of),
+                 absl::StrJoin(kDTypes, ", ",
+                               [](std::string* out, const DTypeInfo& info) { *out += info.name; }));
   }
   value = *dtype;
   return absl::OkStatus();
