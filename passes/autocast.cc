@@ -115,8 +115,9 @@ class CastInserter {
     const std::string misfit = MisfitOf(attrs.value, dtype);
     if (!misfit.empty()) {
       attrs.value = ClampTo(attrs.value, dtype);
-      ctx_.Warn(absl::StrFormat("constant %%%s: %s, so its nearest finite non-zero number is used %s",
-                                constant.name(), misfit, constant.node->Place()));
+      ctx_.Warn(
+          absl::StrFormat("constant %%%s: %s, so its nearest finite non-zero number is used %s",
+                          constant.name(), misfit, constant.node->Place()));
     }
     attrs.result.type.dtype = dtype;
     const Value twin = emit.Emit(ir::Op::kConstant, {}, std::move(attrs), name);

@@ -7,12 +7,14 @@
 //           %h = matmul(%x.f16, %w.f16), out=f32 : f32[8, 8]
 //           %e = exp(%h) : f32[8, 8]
 //
-// passes/colour.h decides; this carries it out. A value needed in another type has one cast per type, right behind its
-// definition and shared by all readers. A constant gets a 16-bit twin instead. Inputs, state, outputs and updates keep their
-// declared types. What is made or changed here says so in its dtype's origin ("autocast:<rule>").
+// passes/colour.h decides; this carries it out. A value needed in another type has one cast per
+// type, right behind its definition and shared by all readers. A constant gets a 16-bit twin
+// instead. Inputs, state, outputs and updates keep their declared types. What is made or changed
+// here says so in its dtype's origin ("autocast:<rule>").
 //
-// Needs: autodiff not to have run, so that backward nodes inherit their types.   Leaves alone: f64, integers, casts and
-// 16-bit types of the user's, regions with autocast off, and graphs that it has been through before.
+// Needs: autodiff not to have run, so that backward nodes inherit their types.   Leaves alone: f64,
+// integers, casts and 16-bit types of the user's, regions with autocast off, and graphs that it has
+// been through before.
 #ifndef DUOTONE_PASSES_AUTOCAST_H_
 #define DUOTONE_PASSES_AUTOCAST_H_
 

@@ -103,7 +103,8 @@ class Colourer {
  private:
   NodeColour& ColourOf(size_t i) { return colouring_.nodes[nodes_[i]]; }
 
-  // Settles the nodes that take no part; the others become vertices for the painter, or get PyTorch's rule.
+  // Settles the nodes that take no part; the others become vertices for the painter, or get
+  // PyTorch's rule.
   absl::Status Classify(size_t i) {
     const Node& node = *nodes_[i];
     NodeColour& colour = ColourOf(i);
@@ -146,8 +147,8 @@ class Colourer {
       return absl::OkStatus();
     }
     const ir::Precision& precision = node.def().precision;
-    TorchCategory category = options_.torch_device == TorchDevice::kCuda ? precision.torch_cuda
-                                                                         : precision.torch_cpu;
+    TorchCategory category =
+        options_.torch_device == TorchDevice::kCuda ? precision.torch_cuda : precision.torch_cpu;
     if (colour.override_index >= 0) {
       category = colour.tone == Tone::kAllow  ? TorchCategory::kLower
                  : colour.tone == Tone::kDeny ? TorchCategory::kFp32
@@ -205,7 +206,8 @@ class Colourer {
     Forbid(i, Rule::kAttribute, misfit);
   }
 
-  // Which results are 16-bit if the castable operands are; sets takes_low_ to whether the op takes them at all.
+  // Which results are 16-bit if the castable operands are; sets takes_low_ to whether the op takes
+  // them at all.
   uint32_t LowResults(const Node& node, DType low) {
     llvm::SmallVector<ir::Type, 4> operands;
     for (int k = 0; k < node.operand_count(); ++k) {
@@ -231,9 +233,10 @@ class Colourer {
     ColourOf(i).detail = std::move(detail);
   }
 
-  // Constants that a 16-bit type cannot hold. A clear node over nothing but such a constant (a broadcast) carries it on. What
-  // computes with it is forbidden to be low. The exception is a value too large that is only chosen or compared (select,
-  // max): a mask's sentinel, which is clamped to the largest finite number instead.
+  // Constants that a 16-bit type cannot hold. A clear node over nothing but such a constant (a
+  // broadcast) carries it on. What computes with it is forbidden to be low. The exception is a
+  // value too large that is only chosen or compared (select, max): a mask's sentinel, which is
+  // clamped to the largest finite number instead.
   void CheckConstants() {
     llvm::DenseMap<const Node*, const Node*> constants;  // a node to the constant it carries
     std::vector<size_t> carriers;

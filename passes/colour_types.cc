@@ -12,8 +12,8 @@ using ir::Op;
 using ir::Value;
 using DTypes = llvm::SmallVector<DType, 3>;
 
-// The op's `out` attribute, or null. It names the result's dtype where the op can write another than its operands', at no
-// cost: the accumulator is f32 anyway.
+// The op's `out` attribute, or null. It names the result's dtype where the op can write another
+// than its operands', at no cost: the accumulator is f32 anyway.
 std::optional<DType>* OutField(ir::Attrs& attrs) {
   std::optional<DType>* out = nullptr;
   ir::ForEachField(attrs, [&](std::string_view name, auto& member) {
@@ -149,8 +149,8 @@ class TypeAssigner {
   }
 
   DTypes WantedF32(const Node& node, NodeColour& colour) const {
-    // A reduction of a 16-bit value accumulates in f32: reading it as stored and writing f32 gives the same bits as casting
-    // it first, without the cast.
+    // A reduction of a 16-bit value accumulates in f32: reading it as stored and writing f32 gives
+    // the same bits as casting it first, without the cast.
     const int position = OnlyCastable(node);
     if (position >= 0 && IsLow(Stored(node.operand(position))) &&
         node.operand(position).type().dtype == DType::kF32 && HasUnsetOut(node)) {
@@ -189,8 +189,8 @@ class TypeAssigner {
   // An op that autocast never touches takes values as they are stored if its results stay the same.
   DTypes WantedFixed(const Node& node) const {
     DTypes stored = AsStored(node);
-    // The xs of a gradient name values: a cast of one would be another value, on which the loss does not depend.
-    // Its y is the seed's type, which must hold the loss scale.
+    // The xs of a gradient name values: a cast of one would be another value, on which the loss
+    // does not depend. Its y is the seed's type, which must hold the loss scale.
     if (node.op() == Op::kGradient) {
       stored[0] = node.operand(0).type().dtype;
       return stored;
@@ -214,8 +214,8 @@ class TypeAssigner {
     return found;
   }
 
-  // True if the first result is read in f32 and in no 16-bit type. Nodes that take it either way do not
-  // count.
+  // True if the first result is read in f32 and in no 16-bit type. Nodes that take it either way do
+  // not count.
   bool OnlyReadInF32(const Node& node) const {
     bool in_f32 = roots_.contains(&node);
     for (const Node* reader : node.users()) {
@@ -223,8 +223,8 @@ class TypeAssigner {
       for (int i = 0; i < reader->operand_count(); ++i) {
         if (reader->operand(i).node != &node || reader->operand(i).index != 0) continue;
         if (ReadsLow(colour.rule) && IsCastable(*reader, i)) return false;
-        const bool takes_either = colour.rule == Rule::kFixed ||
-                                  (OnlyCastable(*reader) == i && HasUnsetOut(*reader));
+        const bool takes_either =
+            colour.rule == Rule::kFixed || (OnlyCastable(*reader) == i && HasUnsetOut(*reader));
         in_f32 |= !takes_either;
       }
     }

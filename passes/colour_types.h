@@ -7,12 +7,12 @@
 
 namespace duotone::passes {
 
-// Fills in reads, writes and out of every node of a graph that autocast has not been through. Nodes whose op does not take
-// the operands its rule asks for get rule kNoLowForm and keep their types.
+// Fills in reads, writes and out of every node of a graph that autocast has not been through. Nodes
+// whose op does not take the operands its rule asks for get rule kNoLowForm and keep their types.
 absl::Status AssignTypes(const ir::Graph& graph, Colouring& colouring);
 
-// True for the rules under which a node reads 16-bit operands, and for those under which it reads f32 ones, of policy
-// `optimal`.
+// True for the rules under which a node reads 16-bit operands, and for those under which it reads
+// f32 ones, of policy `optimal`.
 bool ReadsLow(Rule rule);
 bool ReadsF32(Rule rule);
 

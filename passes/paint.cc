@@ -81,7 +81,8 @@ class Painter {
   }
 
   void SpreadDeny() {
-    // Deny passes clear only on its way to an infer or deny vertex: a clear vertex behind the last of them stays free.
+    // Deny passes clear only on its way to an infer or deny vertex: a clear vertex behind the last
+    // of them stays free.
     std::vector<bool> on_way(vertices_.size());
     for (int i = size_ - 1; i >= 0; --i) {
       const PaintVertex& v = vertices_[i];
@@ -179,7 +180,8 @@ class Painter {
     }
   }
 
-  // Finds low vertices that must not be; true if there are any, and painting starts again without them.
+  // Finds low vertices that must not be; true if there are any, and painting starts again without
+  // them.
   bool TakeOutMisfits() {
     bool any = false;
     auto take_out = [&](PaintVertex& v, PaintRule rule, int via) {

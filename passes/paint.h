@@ -1,18 +1,20 @@
-// The painter of cast policy `optimal`: decides which nodes read 16-bit operands, from nothing but the
-// nodes' tones and their edges. Table-driven, in the manner of TensorFlow's auto_mixed_precision:
+// The painter of cast policy `optimal`: decides which nodes read 16-bit operands, from nothing but
+// the nodes' tones and their edges. Table-driven, in the manner of TensorFlow's
+// auto_mixed_precision:
 //
 //   1 allow        every allow vertex becomes low
 //   2 deny         spreads forward through clear and infer, up to the last infer of a chain
 //   3 between      clear and infer on a path between two low vertices become low
-//   4 follow       infer that reads a low vertex, and clear behind it, become low: epilogues of a product
-//   5 clear        clear next to a low vertex becomes low, in both directions
+//   4 follow       infer that reads a low vertex, and clear behind it, become low: epilogues of a
+//   product 5 clear        clear next to a low vertex becomes low, in both directions
 //
 //   deny -> infer -> clear -> infer -> clear -> allow -> infer
 //   D       D        D        D        low      low      low
 //
 // Each step is a sweep in topological order, or a closure, so the colours depend on the edges only
-// and not on the order in which nodes were added; the work is linear in the edges. One thing is repeated: a
-// vertex that would read two different 16-bit types is taken out (they promote to f32) and the rest is painted again.
+// and not on the order in which nodes were added; the work is linear in the edges. One thing is
+// repeated: a vertex that would read two different 16-bit types is taken out (they promote to f32)
+// and the rest is painted again.
 #ifndef DUOTONE_PASSES_PAINT_H_
 #define DUOTONE_PASSES_PAINT_H_
 
@@ -46,11 +48,11 @@ struct PaintVertex {
     bool low_result;  // the result that is read is 16-bit if `from` is low
   };
 
-  std::string_view name;  // breaks ties between equally near causes
+  std::string_view name;             // breaks ties between equally near causes
   ir::Tone tone = ir::Tone::kFixed;  // kFixed: takes no part
   bool can_be_low = false;           // otherwise it only passes deny on
-  bool keeps_readers_low = false;    // may be low only if all that reads it is: its value is clamped
-  DType low_dtype = DType::kF16;     // low spreads between equal types only
+  bool keeps_readers_low = false;  // may be low only if all that reads it is: its value is clamped
+  DType low_dtype = DType::kF16;   // low spreads between equal types only
   llvm::SmallVector<Read, 3> reads;  // of earlier vertices
 
   bool low = false;

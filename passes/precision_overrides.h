@@ -16,12 +16,12 @@ namespace duotone::passes {
 
 class PrecisionOverrides {
  public:
-  // Errors: a pattern that does not compile, an op with two tones, an op that autocast never touches, a tone that is none
-  // of allow, infer, clear and deny.
+  // Errors: a pattern that does not compile, an op with two tones, an op that autocast never
+  // touches, a tone that is none of allow, infer, clear and deny.
   static absl::StatusOr<PrecisionOverrides> Make(const AutocastOptions& options);
 
-  // The override that decides the node's tone, as an index into AutocastOptions::overrides, or -1. A pattern
-  // beats an op; of several patterns the last one that matches wins.
+  // The override that decides the node's tone, as an index into AutocastOptions::overrides, or -1.
+  // A pattern beats an op; of several patterns the last one that matches wins.
   int IndexFor(const ir::Node& node) const;
 
   // "op exp" or "pattern 'fc1/.*'".

@@ -127,8 +127,8 @@ class Reporter {
     result_.casts.push_back(std::move(entry));
   }
 
-  // Backward products have the sizes of their forward ones, so only those are looked at. Sizes that are not known do not
-  // count.
+  // Backward products have the sizes of their forward ones, so only those are looked at. Sizes that
+  // are not known do not count.
   void CheckAlignment(const Node& node) {
     const auto* attrs = std::get_if<ir::MatMulAttrs>(&node.attrs());
     if (attrs == nullptr || node.type().rank() < 2 || node.operand(0).type().rank() < 2) return;
@@ -141,13 +141,14 @@ class Reporter {
     std::vector<std::string> bad;
     for (const auto& [letter, dim] : sizes) {
       absl::StatusOr<int64_t> size = dim.Bind(given_);
-      if (size.ok() && *size % kAlignment != 0) bad.push_back(absl::StrFormat("%c = %d", letter, *size));
+      if (size.ok() && *size % kAlignment != 0)
+        bad.push_back(absl::StrFormat("%c = %d", letter, *size));
     }
     if (bad.empty() || ++unaligned_ > kMaxAlignmentWarnings) return;
-    totals().warnings.push_back(absl::StrFormat(
-        "%s %s: %s %s, so tensor cores pad or are not used", node.def().name, node.Place(),
-        absl::StrJoin(bad, " and "),
-        bad.size() == 1 ? "is no multiple of 8" : "are no multiples of 8"));
+    totals().warnings.push_back(
+        absl::StrFormat("%s %s: %s %s, so tensor cores pad or are not used", node.def().name,
+                        node.Place(), absl::StrJoin(bad, " and "),
+                        bad.size() == 1 ? "is no multiple of 8" : "are no multiples of 8"));
   }
 
   void WarnOfNoLowWork() {

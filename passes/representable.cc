@@ -45,8 +45,8 @@ std::string MisfitOf(const ir::Literal& literal, DType dtype) {
   std::string text;
   ForEachElement(literal, [&](double number) {
     if (text.empty() && FitIn(number, dtype) != Fit::kFits) {
-      text = absl::StrFormat("%g becomes %g in %s", number, RoundTo(number, dtype),
-                             DTypeName(dtype));
+      text =
+          absl::StrFormat("%g becomes %g in %s", number, RoundTo(number, dtype), DTypeName(dtype));
     }
   });
   return text;
