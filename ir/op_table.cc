@@ -10,8 +10,14 @@
 #include <span>
 
 #include "ir/op_def.h"
+#include "ir/op_rows_gather.h"
 #include "ir/op_rows_gradient.h"
+#include "ir/op_rows_loss.h"
+#include "ir/op_rows_matmul.h"
 #include "ir/op_rows_nary.h"
+#include "ir/op_rows_optimizer.h"
+#include "ir/op_rows_reduce.h"
+#include "ir/op_rows_row.h"
 #include "ir/op_rows_source.h"
 #include "ir/op_rows_unary.h"
 #include "ir/op_rows_view.h"
@@ -20,8 +26,9 @@ namespace duotone::ir {
 namespace {
 
 // Alphabetical; the rows find their places by their enumerators.
-constexpr std::array<std::span<const OpDef>, 5> kFamilies = {
-    kGradientRows, kNaryRows, kSourceRows, kUnaryRows, kViewRows,
+constexpr std::array<std::span<const OpDef>, 11> kFamilies = {
+    kGatherRows, kGradientRows, kLossRows,   kMatMulRows, kNaryRows, kOptimizerRows,
+    kReduceRows, kRowRows,      kSourceRows, kUnaryRows,  kViewRows,
 };
 
 constexpr std::array<OpDef, kOpCount> kTable = [] {
