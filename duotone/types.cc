@@ -58,26 +58,30 @@ Tensor::Tensor(DType dtype, Sizes shape)
   data_.resize((bytes() + 7) / 8);
 }
 
-double Tensor::Get(int64_t i) const {
-  DUOTONE_CHECK(i >= 0 && i < elements_) << i;
-  switch (dtype_) {
+double ElementAsDouble(const void* data, DType dtype, int64_t i) {
+  switch (dtype) {
     case DType::kF64:
-      return ElementAt<double>(data(), i);
+      return ElementAt<double>(data, i);
     case DType::kF32:
-      return ElementAt<float>(data(), i);
+      return ElementAt<float>(data, i);
     case DType::kF16:
-      return ToF32(ElementAt<F16>(data(), i));
+      return ToF32(ElementAt<F16>(data, i));
     case DType::kBF16:
-      return ToF32(ElementAt<BF16>(data(), i));
+      return ToF32(ElementAt<BF16>(data, i));
     case DType::kI64:
-      return static_cast<double>(ElementAt<int64_t>(data(), i));
+      return static_cast<double>(ElementAt<int64_t>(data, i));
     case DType::kI32:
-      return ElementAt<int32_t>(data(), i);
+      return ElementAt<int32_t>(data, i);
     case DType::kU8:
     case DType::kBool:
-      return ElementAt<uint8_t>(data(), i);
+      return ElementAt<uint8_t>(data, i);
   }
   return 0;
+}
+
+double Tensor::Get(int64_t i) const {
+  DUOTONE_CHECK(i >= 0 && i < elements_) << i;
+  return ElementAsDouble(data(), dtype_, i);
 }
 
 std::vector<float> Tensor::ToFloats() const {

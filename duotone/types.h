@@ -168,6 +168,9 @@ class Tensor {
   std::vector<uint64_t> data_;  // 8-byte aligned; the bytes after the last element are 0
 };
 
+// Element i of an array of `dtype` as a double.
+double ElementAsDouble(const void* data, DType dtype, int64_t i);
+
 // "f32[128, 784]".
 std::string TypeText(DType dtype, absl::Span<const int64_t> shape);
 

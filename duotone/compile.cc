@@ -1,0 +1,103 @@
+// The chain from a model to a session: options, the training pipeline with its dumps, and on
+// failure a reproducer.
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "duotone/internal.h"
+#include "duotone/reproducer.h"
+#include "duotone/session.h"
+#include "duotone/session_impl.h"
+#include "duotone/translate_options.h"
+#include "ir/text.h"
+#include "passes/pass_manager.h"
+#include "passes/pipeline.h"
+
+namespace duotone {
+namespace {
+
+// Sends dumps where the options say; keeps the first error of writing.
+class Dumper {
+ public:
+  explicit Dumper(const DumpOptions& options) : options_(options) {}
+
+  void Configure(passes::PassManagerOptions& manager) {
+    if (options_.print_after.empty()) return;
+    for (const std::string& pass : options_.print_after) {
+      if (pass == "change") {
+        manager.dump_on_change = true;
+      } else {
+        manager.dump_after.push_back(pass == "all" ? "*" : pass);
+      }
+    }
+    manager.sink = [this](const passes::Dump& dump) { Show(dump); };
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void Show(const passes::Dump& dump) {
+    const std::string title =
+        absl::StrFormat("%02d-%s.%s", dump.index, dump.pass,
+                        dump.when == passes::Dump::When::kBefore ? "before" : "after");
+    if (options_.sink) options_.sink(title, dump.text);
+    if (!options_.directory.empty()) {
+      const std::filesystem::path file =
+          std::filesystem::path(options_.directory) / (title + ".duo");
+      absl::Status written = WriteFileAtomically(file.string(), dump.text);
+      if (status_.ok()) status_ = std::move(written);
+    }
+    if (!options_.sink && options_.directory.empty()) {
+      std::fprintf(stderr, "// %s\n%.*s", title.c_str(), static_cast<int>(dump.text.size()),
+                   dump.text.data());
+    }
+  }
+
+  const DumpOptions& options_;
+  absl::Status status_;
+};
+
+absl::StatusOr<CompileReport> RunPipeline(const passes::PassOptions& pass_options,
+                                          const DumpOptions& dump, ir::Module& module) {
+  DUOTONE_ASSIGN_OR_RETURN(passes::PassList passes, passes::MakePipeline("train", pass_options));
+  passes::PassManagerOptions manager_options;
+  Dumper dumper(dump);
+  dumper.Configure(manager_options);
+  absl::StatusOr<passes::PassReport> run =
+      passes::PassManager(std::move(manager_options)).Run(passes, module);
+  DUOTONE_RETURN_IF_ERROR(run);
+  DUOTONE_RETURN_IF_ERROR(dumper.status()).With("dump");
+  CompileReport report;
+  report.warnings = run->warnings;
+  report.passes = run->ToString();
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainSession> Compile(const Model& model, const Options& options) {
+  const ir::Module* source = internal::Access::ModuleOf(model);
+  if (source == nullptr) return FailedPrecondition("compile: the model is empty");
+  DUOTONE_RETURN_IF_ERROR(CheckOptions(options)).With("options");
+  const passes::PassOptions pass_options = ToPassOptions(options);
+  std::unique_ptr<ir::Module> module = source->Clone();
+  absl::StatusOr<CompileReport> report = RunPipeline(pass_options, options.dump, *module);
+  if (!report.ok()) {
+    return internal::LeaveReproducer(report.status(), *source, pass_options,
+                                     options.reproducer_directory);
+  }
+  DUOTONE_ASSIGN_OR_RETURN(
+      std::unique_ptr<internal::SessionImpl> impl,
+      internal::SessionImpl::Create(std::move(module), options, internal::HashModel(*source),
+                                    *std::move(report)));
+  return internal::SessionImpl::Wrap(std::move(impl));
+}
+
+absl::StatusOr<TrainSession> Compile(GraphBuilder&& builder, const Options& options) {
+  DUOTONE_ASSIGN_OR_RETURN(Model model, std::move(builder).Build());
+  return Compile(model, options);
+}
+
+}  // namespace duotone

@@ -1,0 +1,103 @@
+// What a TrainSession is made of: the compiled module, one loaded program per entry and binding of
+// named sizes, and the state that all of them share.
+#ifndef DUOTONE_DUOTONE_SESSION_IMPL_H_
+#define DUOTONE_DUOTONE_SESSION_IMPL_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "duotone/feeds.h"
+#include "duotone/session.h"
+#include "ir/graph.h"
+#include "runtime/device.h"
+#include "runtime/state_store.h"
+
+namespace duotone::internal {
+
+// A scalar output that every step reads; absent outputs keep buffer -1.
+struct ScalarOutput {
+  int buffer = -1;
+  DType dtype = DType::kF32;
+};
+
+// One entry graph compiled for one binding of its named sizes.
+struct Specialisation {
+  std::shared_ptr<const runtime::Program> program;
+  std::unique_ptr<runtime::LoadedProgram> loaded;
+  std::vector<ScalarOutput> losses;
+  ScalarOutput loss_scale, skipped, skipped_steps, consecutive_skips, scale_unusable, lr;
+  uint64_t last_run = 0;  // the number of its latest run, in the session's counting
+};
+
+class SessionImpl {
+ public:
+  // `module` has been through the training pipeline; `model_hash` is that of the model it was made
+  // from.
+  static absl::StatusOr<std::unique_ptr<SessionImpl>> Create(std::unique_ptr<ir::Module> module,
+                                                             const Options& options,
+                                                             uint64_t model_hash,
+                                                             CompileReport report);
+  static TrainSession Wrap(std::unique_ptr<SessionImpl> impl) {
+    return TrainSession(std::move(impl));
+  }
+
+  absl::StatusOr<BoundStep> Bind(absl::Span<const Feed> feeds);
+  absl::StatusOr<Metrics> Run(const BoundStep& step);
+  absl::StatusOr<Outputs> Evaluate(absl::Span<const Feed> feeds);
+  absl::StatusOr<Tensor> ReadOutput(const Metrics& metrics, std::string_view name) const;
+
+  std::vector<StateInfo> States() const;
+  absl::StatusOr<Tensor> GetState(std::string_view name) const;
+  absl::Status SetState(std::string_view name, const TensorRef& value);
+  absl::StatusOr<CheckpointInfo> Save(const std::string& path,
+                                      const CheckpointExtras& extras) const;
+  absl::StatusOr<CheckpointInfo> Load(const std::string& path,
+                                      const LoadCheckpointOptions& options);
+
+  std::vector<Model::Entry> inputs() const;
+  const std::string& ir_text() const { return ir_text_; }
+  const CompileReport& report() const { return report_; }
+  int64_t steps() const { return steps_; }
+  uint64_t seed() const { return options_.seed; }
+
+ private:
+  SessionImpl() = default;
+
+  // The entry called `graph` compiled for these sizes; made on first use.
+  absl::StatusOr<Specialisation*> Specialise(std::string_view graph, const BoundFeeds& feeds);
+  absl::StatusOr<std::unique_ptr<Specialisation>> Make(std::string_view graph,
+                                                       const ir::SizeBinding& sizes);
+  absl::Status Execute(Specialisation& specialisation, const std::vector<const void*>& data);
+  absl::StatusOr<double> ReadScalar(const Specialisation& specialisation, ScalarOutput output,
+                                    double absent) const;
+  absl::StatusOr<Tensor> ReadBuffer(const Specialisation& specialisation, int buffer) const;
+  absl::Status CheckScale(const Metrics& metrics, bool unusable) const;
+  absl::Status InitialiseState();
+  // Recomputes derived entries from their sources.
+  absl::Status RefreshDerived();
+  // Checks that a checkpoint fits and writes its entries; all or nothing as far as checks go.
+  absl::Status Restore(const Checkpoint& checkpoint, const LoadCheckpointOptions& options);
+
+  Options options_;
+  std::unique_ptr<ir::Module> module_;
+  std::string ir_text_;
+  uint64_t model_hash_ = 0;
+  CompileReport report_;
+  std::unique_ptr<runtime::Device> device_;
+  std::unique_ptr<runtime::StateStore> state_;
+  // By entry name and the values of its named sizes. Destroyed before the state and the device they
+  // are tied to.
+  std::map<std::pair<std::string, std::vector<int64_t>>, std::unique_ptr<Specialisation>> programs_;
+  int64_t steps_ = 0;
+  uint64_t runs_ = 0;
+};
+
+// The hash that a checkpoint keeps of the model: of its text without source locations.
+uint64_t HashModel(const ir::Module& module);
+
+}  // namespace duotone::internal
+
+#endif  // DUOTONE_DUOTONE_SESSION_IMPL_H_
