@@ -14,6 +14,8 @@
 #include "ir/text.h"
 #include "passes/pass_manager.h"
 #include "passes/pipeline.h"
+#include "passes/precision_report.h"
+#include "passes/training_module.h"
 
 namespace duotone {
 namespace {
@@ -69,9 +71,22 @@ absl::StatusOr<CompileReport> RunPipeline(const passes::PassOptions& pass_option
       passes::PassManager(std::move(manager_options)).Run(passes, module);
   DUOTONE_RETURN_IF_ERROR(run);
   DUOTONE_RETURN_IF_ERROR(dumper.status()).With("dump");
-  CompileReport report;
-  report.warnings = run->warnings;
-  report.passes = run->ToString();
+  const ir::Graph* step = module.FindGraph(passes::kStepGraph);
+  if (step == nullptr) return Internal("the pipeline left no graph @%s", passes::kStepGraph);
+  DUOTONE_ASSIGN_OR_RETURN(passes::CompileReport precision,
+                           passes::MakeCompileReport(*step, pass_options.autocast));
+  CompileReport report{.text = passes::ToText(precision),
+                       .casts = precision.casts_inserted,
+                       .flops_low_share = precision.low_share(),
+                       .warnings = std::move(precision.warnings),
+                       .passes = run->ToString()};
+  for (const auto& [dtype, count] : precision.nodes_per_dtype) {
+    report.nodes_per_dtype[dtype] = count;
+  }
+  for (const std::string& warning : run->warnings) {
+    absl::StrAppend(&report.text, "warning: ", warning, "\n");
+    report.warnings.push_back(warning);
+  }
   return report;
 }
 

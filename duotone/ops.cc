@@ -73,12 +73,13 @@ Value PairLoss(ir::Op op, const Value& x, const Value& target, Loc loc) {
   return call.Result(call.Emit(op, pair));
 }
 
-// Broadcasts the leading axes of a matmul's operands to each other.
+// Broadcasts the leading axes of a matmul's operands to each other; the op itself shares a matrix
+// with every batch.
 void BroadcastBatch(Call& call, llvm::MutableArrayRef<ir::Value> pair) {
   if (!call.ok()) return;
   llvm::ArrayRef<ir::Dim> a = pair[0].type().shape;
   llvm::ArrayRef<ir::Dim> b = pair[1].type().shape;
-  if (a.size() < 2 || b.size() < 2) return;  // the op says so
+  if (a.size() <= 2 || b.size() <= 2) return;
   const ir::Shape batch = call.Get(internal::BroadcastShapes(a.drop_back(2), b.drop_back(2)));
   for (ir::Value& value : pair) {
     if (!call.ok()) return;
