@@ -63,6 +63,7 @@ CpuSession::CpuSession(const ir::Module& module, const ir::ArrayMap& state, int 
       options_(std::move(options)),
       device_(runtime::CreateCpuDevice({.threads = threads})),
       state_(device_.get()) {
+  options_.use_library = options_.use_library && runtime::CpuDeviceHasLibrary();
   for (const auto& entry : module.state()) {
     std::vector<int64_t> shape;
     for (const ir::Dim& dim : entry->type.shape) shape.push_back(dim.size());

@@ -23,7 +23,8 @@ ir::Array RandomArray(const ir::Type& type, uint64_t seed);
 ir::ArrayMap RandomInputs(const ir::Graph& graph, uint64_t seed);
 ir::ArrayMap RandomState(const ir::Module& module, uint64_t seed);
 
-// A session on a CPU device of its own: one state, one loaded program per graph asked for.
+// A session on a CPU device of its own: one state, one loaded program per graph asked for. Builds
+// without the matrix library do without it.
 class CpuSession {
  public:
   CpuSession(const ir::Module& module, const ir::ArrayMap& state, int threads,
@@ -40,7 +41,7 @@ class CpuSession {
 
  private:
   const ir::Module& module_;
-  const LowerOptions options_;
+  LowerOptions options_;
   std::unique_ptr<runtime::Device> device_;
   runtime::StateStore state_;
   std::map<std::string, std::unique_ptr<runtime::LoadedProgram>> programs_;

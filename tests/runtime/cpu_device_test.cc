@@ -193,18 +193,6 @@ TEST(CpuDevice, RefusesProgramsThatReachOutsideTheirBuffers) {
   EXPECT_THAT(load(bad_offset), HasSubstr("bad buffer offset"));
 }
 
-TEST(StateStore, ChecksNamesAndSizes) {
-  auto device = CreateCpuDevice();
-  StateStore state(device.get());
-  ASSERT_TRUE(state.Add("w", DType::kF32, {2}).ok());
-  EXPECT_EQ(state.Add("w", DType::kF32, {2}).message(), "state %w: is there already");
-  float values[3] = {};
-  EXPECT_EQ(state.Write("w", values, 12).message(), "state %w: f32[2] has 8 bytes, not 12");
-  EXPECT_EQ(state.Read("v", values, 8).message(), "state %v: there is no such entry");
-  const int64_t big = int64_t{1} << 40;
-  EXPECT_EQ(state.Add("b", DType::kF32, {big, big}).code(), absl::StatusCode::kInvalidArgument);
-}
-
 TEST(Program, PrintsBuffersAndSteps) {
   Program program{.name = "step"};
   const int x = AddBuffer(program, "x", DType::kF16, {8, 4}, BufferKind::kInput);
