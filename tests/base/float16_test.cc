@@ -1,5 +1,5 @@
-// f16 and bf16 conversions: every value both ways, and every rounding boundary, against a formulation from the formats'
-// definitions.
+// f16 and bf16 conversions: every value both ways, and every rounding boundary, against a
+// formulation from the formats' definitions.
 #include "base/float16.h"
 
 #include <cmath>
@@ -28,7 +28,8 @@ struct BF16Format {
 template <typename Format>
 constexpr int kMaxExponent = 2 * Format::kBias + 1;
 
-// The value of a bit pattern, from sign, exponent and fraction, in double, which holds every one exactly.
+// The value of a bit pattern, from sign, exponent and fraction, in double, which holds every one
+// exactly.
 template <typename Format>
 double ValueOf(uint16_t bits) {
   const int exponent = (bits & 0x7fff) >> Format::kFraction;
@@ -64,15 +65,16 @@ TYPED_TEST(Float16Test, EveryValueWidensExactlyAndComesBack) {
   }
 }
 
-// Between two neighbours of the format, everything below the midpoint goes down, everything above up, and the midpoint to the
-// even one. Beyond the largest number, infinity takes the place of the next number.
+// Between two neighbours of the format, everything below the midpoint goes down, everything above
+// up, and the midpoint to the even one. Beyond the largest number, infinity takes the place of the
+// next number.
 TYPED_TEST(Float16Test, EveryMidpointRoundsToEven) {
   const uint16_t infinity = kMaxExponent<TypeParam> << TypeParam::kFraction;
   for (uint16_t low = 0; low < infinity; ++low) {
     const uint16_t high = low + 1;
     const double below = ValueOf<TypeParam>(low);
-    const double step = high == infinity ? below - ValueOf<TypeParam>(low - 1)
-                                         : ValueOf<TypeParam>(high) - below;
+    const double step =
+        high == infinity ? below - ValueOf<TypeParam>(low - 1) : ValueOf<TypeParam>(high) - below;
     const double middle = below + step / 2;
     const float tie = static_cast<float>(middle);
     ASSERT_EQ(static_cast<double>(tie), middle) << low;  // f32 holds every midpoint

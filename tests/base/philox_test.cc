@@ -1,4 +1,5 @@
-// Philox4x32-10 against the known answers of its authors' Random123 library, and the project's keys and distributions.
+// Philox4x32-10 against the known answers of its authors' Random123 library, and the project's keys
+// and distributions.
 #include "base/philox.h"
 
 #include <cmath>
@@ -20,11 +21,11 @@ TEST(Philox, KnownAnswers) {
 
 TEST(Philox, EachPartOfTheKeyChangesTheWords) {
   const std::set<RandomWords> draws = {
-      RandomBlock(1, 2, 3, 4, 5),           RandomBlock(2, 2, 3, 4, 5),
-      RandomBlock(1, 3, 3, 4, 5),           RandomBlock(1, 2, 4, 4, 5),
-      RandomBlock(1, 2, 3, 5, 5),           RandomBlock(1, 2, 3, 4, 6),
-      RandomBlock(1ull << 32, 2, 3, 4, 5),  RandomBlock(1, 2ll << 32, 3, 4, 5),
-      RandomBlock(1, 2, 3, 4ull << 32, 5),  RandomBlock(1, 2, 3, 4, 5ull << 32),
+      RandomBlock(1, 2, 3, 4, 5),          RandomBlock(2, 2, 3, 4, 5),
+      RandomBlock(1, 3, 3, 4, 5),          RandomBlock(1, 2, 4, 4, 5),
+      RandomBlock(1, 2, 3, 5, 5),          RandomBlock(1, 2, 3, 4, 6),
+      RandomBlock(1ull << 32, 2, 3, 4, 5), RandomBlock(1, 2ll << 32, 3, 4, 5),
+      RandomBlock(1, 2, 3, 4ull << 32, 5), RandomBlock(1, 2, 3, 4, 5ull << 32),
       RandomBlock(1, 2, 3ll << 32, 4, 5)};
   EXPECT_EQ(draws.size(), 11u);
 }
