@@ -88,7 +88,8 @@ void AppendOp(const OpDef& def, std::string& page) {
 std::string OpsMarkdown() {
   std::string page =
       "# Ops\n\n"
-      "Printed from the op table (`ir/op_rows_*.h`) by `duotone ops --markdown`; do not edit.\n\n"
+      "Printed from the op table (`ir/op_rows_*.h`); `DUOTONE_BLESS=1` with the test "
+      "`ir_op_docs_test` refreshes it.\n\n"
       "What the entries mean: *precision* is what autocast may do with the op, with the reason "
       "(docs/mixed_precision.md);\n"
       "*torch.autocast* is PyTorch's category, which the policy `pytorch` follows; *linear in* "

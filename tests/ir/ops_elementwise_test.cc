@@ -27,7 +27,7 @@ TEST(ElementwiseOps, ExpAndLog) {
 // 11.09 is the last multiple of 0.01 whose power of e is below 65520, from where f16 rounds to
 // infinity.
 TEST(ElementwiseOps, ExpLeavesTheRangeOfF16) {
-  ExpectValues(Eval(Op::kExp, {Vec(kF16, {11.0859375, 11.09375})}), {65184, kInf});
+  ExpectValues(Eval(Op::kExp, {Vec(kF16, {11.0859375, 11.09375})}), {65248, kInf});
 }
 
 TEST(ElementwiseOps, RootsAreRoundedOnce) {
@@ -64,15 +64,15 @@ TEST(ElementwiseOps, GeluAndSilu) {
              {0, 0.8413447461, -0.1586552539, 2.9959503059, -1.4332578e-6}, kF32Close);
   ExpectNear(Eval(Op::kGelu, GeluAttrs{.tanh = true}, {Vec(kF32, {0, 1, -1, 100})}),
              {0, 0.8411919906, -0.1588080094, 100}, kF32Close);
-  ExpectNear(Eval(Op::kSilu, {Vec(kF32, {0, 1, -1, 100, -100})}),
-             {0, 0.7310585786, -0.2689414214, 100, -3.720076e-42}, 1e-3);
+  ExpectNear(Eval(Op::kSilu, {Vec(kF32, {0, 1, -1, 100, -20})}),
+             {0, 0.7310585786, -0.2689414214, 100, -4.1223072e-8}, kF32Close);
   ExpectNear(Eval(Op::kGeluGrad, {Vec(kF32, {2, 1, 1}), Vec(kF32, {0, 1, -30})}),
              {1, 1.0833154706, 0}, kF32Close);
   ExpectNear(
       Eval(Op::kGeluGrad, GeluAttrs{.tanh = true}, {Vec(kF32, {1, 1, 1}), Vec(kF32, {0, 1, 1e30})}),
       {0.5, 1.0829640839, 1}, kF32Close);
   ExpectNear(Eval(Op::kSiluGrad, {Vec(kF32, {1, 2, 1}), Vec(kF32, {0, 1, -1e30})}),
-             {0.5, 1.8553403, 0}, kF32Close);
+             {0.5, 1.8553410237, 0}, kF32Close);
 }
 
 TEST(ElementwiseOps, ArithmeticRoundsOnceAndOverflowsToInfinity) {

@@ -151,13 +151,13 @@ TEST(SourceOps, SizeOfIsTheNumber) {
 TEST(SourceOps, RandomNumbersFollowTheirKeys) {
   const RandomKey key{.seed = 5, .step = 6, .micro_batch = 7};
   const Type type{kF32, {Dim(kBlock + 6)}};
-  UniformAttrs attrs{.low = 2, .high = 4, .result = {type}};
+  UniformAttrs attrs{.low = -1, .high = 1, .result = {type}};
   absl::StatusOr<std::vector<Array>> drawn =
       EvaluateOp(Op::kRandomUniform, attrs, {}, /*node_id=*/8, key);
   ASSERT_TRUE(drawn.ok()) << drawn.status();
   for (int64_t i = 0; i < type.elements(); ++i) {
     const RandomWords words = RandomBlock(5, 6, 7, 8, i / 4);
-    ASSERT_EQ((*drawn)[0].Get(i), 2 + 2.0 * (words[i % 4] >> 8) * 0x1p-24) << i;
+    ASSERT_EQ((*drawn)[0].Get(i), -1 + 2.0 * (words[i % 4] >> 8) * 0x1p-24) << i;
   }
 }
 
