@@ -1,9 +1,10 @@
 #include "duotone/reproducer.h"
 
+#include <concepts>
 #include <filesystem>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/file.h"
@@ -21,13 +22,22 @@ class Pairs {
     if (value != default_value) pairs_.push_back(absl::StrFormat("%s=%s", key, value));
   }
   void Add(std::string_view key, double value, double default_value) {
-    if (value != default_value) pairs_.push_back(absl::StrFormat("%s=%.17g", key, value));
+    // The shortest text that reads back the same.
+    std::string text = absl::StrFormat("%g", value);
+    if (double read; !absl::SimpleAtod(text, &read) || read != value) {
+      text = absl::StrFormat("%.17g", value);
+    }
+    if (value != default_value) pairs_.push_back(absl::StrFormat("%s=%s", key, text));
   }
   void Add(std::string_view key, int64_t value, int64_t default_value) {
     if (value != default_value) pairs_.push_back(absl::StrFormat("%s=%d", key, value));
   }
-  void Add(std::string_view key, bool value, bool default_value) {
-    if (value != default_value) pairs_.push_back(absl::StrFormat("%s=%v", key, value));
+  // No conversion: a string literal would become true.
+  template <std::same_as<bool> T>
+  void Add(std::string_view key, T value, T default_value) {
+    if (value != default_value) {
+      pairs_.push_back(absl::StrFormat("%s=%s", key, value ? "true" : "false"));
+    }
   }
   std::string Text() const { return absl::StrJoin(pairs_, " "); }
 

@@ -24,7 +24,8 @@ absl::StatusOr<bool> Dce::RunOnGraph(ir::Graph& graph, PassContext& ctx) const {
   const llvm::DenseSet<const ir::Node*> roots = Roots(graph);
   int64_t removed = 0;
   // Readers come after what they read, so one backward walk finds everything.
-  for (ir::Node* node : llvm::reverse(graph.NodePointers())) {
+  const std::vector<ir::Node*> nodes = graph.NodePointers();
+  for (ir::Node* node : llvm::reverse(nodes)) {
     if (!node->users().empty() || roots.contains(node)) continue;
     graph.Erase(node);
     ++removed;
