@@ -9,6 +9,11 @@ if(DUOTONE_SANITIZE)
     -fsanitize=${DUOTONE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
   target_link_options(duotone_flags INTERFACE -fsanitize=${DUOTONE_SANITIZE})
 endif()
+if(DUOTONE_FUZZ)
+  # Coverage for libFuzzer in all our own code; the fuzz targets alone link its main program.
+  target_compile_options(duotone_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(duotone_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # duotone_library(<folder> SOURCES <files> DEPS <targets> [PUBLIC_DEPS <targets>])
 # makes the static library duotone_<folder>, with the source root as include directory.

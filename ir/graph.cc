@@ -335,16 +335,20 @@ absl::StatusOr<Graph*> Module::CloneGraph(const Graph& graph, std::string_view n
   DUOTONE_ASSIGN_OR_RETURN(Graph * copy, AddGraph(name));
   llvm::DenseMap<const Node*, Node*> copies;
   for (const Node* input : graph.inputs()) {
-    DUOTONE_ASSIGN_OR_RETURN(Value value,
-                             copy->AddInput(input->name(), input->type(), input->info().loc));
+    DUOTONE_ASSIGN_OR_RETURN(Value value, copy->AddInput(input->name(), input->type()));
+    value.node->info() = input->info();
+    value.node->set_id(input->id());
     copies[input] = value.node;
   }
   for (const Node* read : graph.state_reads()) {
     copies[read] = copy->ReadState(FindState(read->name())).node;
   }
-  auto map = [&](Value value) { return value ? Value{copies.lookup(value.node), value.index} : value; };
+  auto map = [&](Value value) {
+    return value ? Value{copies.lookup(value.node), value.index} : value;
+  };
   for (const auto& node : graph.nodes()) {
-    Graph::Spec spec{.op = node->op(), .attrs = node->attrs(), .info = node->info(), .id = node->id()};
+    Graph::Spec spec{
+        .op = node->op(), .attrs = node->attrs(), .info = node->info(), .id = node->id()};
     for (Value operand : node->operands()) spec.operands.push_back(map(operand));
     for (int i = 0; i < node->result_count(); ++i) spec.names.push_back(node->name(i));
     DUOTONE_ASSIGN_OR_RETURN(copies[node.get()], copy->Add(std::move(spec)));
@@ -353,8 +357,7 @@ absl::StatusOr<Graph*> Module::CloneGraph(const Graph& graph, std::string_view n
     copy->outputs().push_back({output.name, map(output.value)});
   }
   for (const Update& update : graph.updates()) {
-    copy->updates().push_back(
-        {FindState(update.entry->name), map(update.next), map(update.guard)});
+    copy->updates().push_back({FindState(update.entry->name), map(update.next), map(update.guard)});
   }
   return copy;
 }
@@ -367,7 +370,8 @@ absl::Status BindSizes(Graph& graph, const SizeBinding& binding) {
   }
   for (const auto& node : graph.nodes()) {
     Attrs attrs = node->attrs();
-    DUOTONE_RETURN_IF_ERROR(BindAttrs(attrs, binding)).With("%s %s", node->def().name, node->Place());
+    DUOTONE_RETURN_IF_ERROR(BindAttrs(attrs, binding))
+        .With("%s %s", node->def().name, node->Place());
     DUOTONE_RETURN_IF_ERROR(graph.SetAttrs(node.get(), std::move(attrs)));
   }
   return absl::OkStatus();

@@ -99,7 +99,7 @@ inline constexpr OpDef kOptimizerRows[] = {
      .eval = {.run = EvalLearningRate},
      .lower = Lower::kHost,
      .example = "graph @example(%step: i64[]) { %lr = learning_rate(%step), schedule=\"cosine\", "
-                "base=0.001, "
+                "base=0.01, "
                 "warmup_steps=10, total_steps=100 : f32[] return lr=%lr }",
      .doc = "The rate after `step` updates: base*(step+1)/warmup_steps during warm-up, then "
             "constant, or linear or a half cosine "

@@ -55,6 +55,11 @@ std::string Describe(const Token& token) {
   return "";
 }
 
+// "1 name", "2 names"
+std::string Count(size_t count, std::string_view noun) {
+  return absl::StrFormat("%d %s%s", count, noun, count == 1 ? "" : "s");
+}
+
 template <typename T>
 std::optional<T> ToNumber(std::string_view text) {
   T value;
@@ -364,15 +369,15 @@ absl::Status Parser::ParseNode() {
 
   const size_t name_count = spec.names.size();
   if (types.size() != name_count) {
-    return Error(type_offsets.back(), "%s: %d names, but %d types are declared", def.name,
-                 name_count, types.size());
+    return Error(type_offsets.back(), "%s: %s, but %s declared", def.name,
+                 Count(name_count, "name"), Count(types.size(), "type"));
   }
   absl::StatusOr<Node*> node = graph_->Add(std::move(spec));
   if (!node.ok()) return At(op.offset, node.status());
   places_[graph_].nodes[*node] = statement_;
   if (static_cast<size_t>((*node)->result_count()) != name_count) {
-    return Error(statement_, "%s: %d results, but %s given", def.name, (*node)->result_count(),
-                 name_count == 1 ? "1 name is" : absl::StrCat(name_count, " names are"));
+    return Error(statement_, "%s: %s, but %s given", def.name,
+                 Count((*node)->result_count(), "result"), Count(name_count, "name"));
   }
   for (size_t i = 0; i < name_count; ++i) {
     const Type& type = (*node)->type(i);
