@@ -127,7 +127,8 @@ absl::Status Scaling::ScaleSeeds(llvm::ArrayRef<Node*> seeds) {
   scale_ = step_.ReadState(entry);
   exponents_.Set(scale_, 1);
   Emitter emit(step_, seeds.empty() ? nullptr : seeds[0]);
-  inverse_ = emit.Emit(Op::kDiv, {emit.ConstantLike(scale_, 1.0), scale_}, "loss_scale.inverse");
+  inverse_ = emit.Emit(Op::kDiv, {emit.Constant(scale_.type(), 1.0, "loss_scale.one"), scale_},
+                       "loss_scale.inverse");
   for (Node* seed : seeds) {
     // f32 times f32: in f16 a scale of 65536 would be infinite.
     Emitter after(step_, NodeAfter(seed), seed->info());
@@ -147,6 +148,7 @@ Node* Scaling::NodeAfter(const Node* node) const {
 
 absl::Status Scaling::Unscale() {
   for (Node* node : step_.NodePointers()) {
+    if (node == inverse_.node) continue;
     const ScaleExponents::Typing typing = exponents_.TypeOf(*node);
     for (int i : typing.unscale) step_.SetOperand(node, i, Unscaled(node->operand(i), node));
     for (int i = 0; i < node->result_count(); ++i) {
@@ -180,13 +182,16 @@ Value Scaling::Unscaled(Value value, Node* before) {
   return unscaled;
 }
 
-// The scaled values that `value` was computed from across an unscaling, in the order of unscaling.
+// The scaled values whose unscaling `value` is or was computed from, in the order of unscaling.
 llvm::SmallVector<Value, 8> Scaling::ScaledSourcesOf(Value value) const {
+  // Most gradients are unscaled last of all, and nothing is computed from an unscaled value.
+  const bool any_inside = llvm::any_of(
+      unscalings_, [](const auto& pair) { return !pair.second.node->users().empty(); });
   llvm::DenseSet<const Node*> seen;
   llvm::SmallVector<const Node*, 32> stack = {value.node};
   while (!stack.empty()) {
     const Node* node = stack.pop_back_val();
-    if (!seen.insert(node).second) continue;
+    if (!seen.insert(node).second || !any_inside) continue;
     for (Value operand : node->operands()) stack.push_back(operand.node);
   }
   llvm::SmallVector<Value, 8> sources;
@@ -197,14 +202,10 @@ llvm::SmallVector<Value, 8> Scaling::ScaledSourcesOf(Value value) const {
 }
 
 void Scaling::AddChecks(Value gradient, Group& group) const {
-  llvm::SmallVector<Value, 8> checks;
-  for (const auto& [scaled, unscaled] : unscalings_) {
-    if (unscaled == gradient) checks = {scaled};
-  }
-  if (checks.empty()) {
-    checks = ScaledSourcesOf(gradient);
-    checks.push_back(gradient);
-  }
+  llvm::SmallVector<Value, 8> checks = ScaledSourcesOf(gradient);
+  const bool is_unscaled =
+      llvm::any_of(unscalings_, [&](const auto& pair) { return pair.second == gradient; });
+  if (!is_unscaled) checks.push_back(gradient);
   for (Value check : checks) {
     if (!llvm::is_contained(group.checks, check)) group.checks.push_back(check);
   }
@@ -242,8 +243,9 @@ Value Scaling::And(Value a, Value b, std::string_view name) {
 absl::Status Scaling::Decide(std::vector<Group>& groups) {
   Value usable;
   if (scales()) {
-    const Value positive = end_.Emit(Op::kGreater, {inverse_, end_.ConstantLike(inverse_, 0.0)},
-                                     "loss_scale.positive");
+    const Value positive =
+        end_.Emit(Op::kGreater, {inverse_, end_.Constant(scale_.type(), 0.0, "loss_scale.zero")},
+                  "loss_scale.positive");
     const Value finite = end_.Emit(Op::kIsFinite, {inverse_}, "loss_scale.finite");
     usable = And(positive, finite, "scale_usable");
   }

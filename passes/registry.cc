@@ -1,8 +1,12 @@
 #include "passes/registry.h"
 
 #include "passes/autocast.h"
+#include "passes/autodiff.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
+#include "passes/loss_scale.h"
+#include "passes/optimizer.h"
+#include "passes/train_step.h"
 
 namespace duotone::passes {
 namespace {
@@ -11,6 +15,12 @@ namespace {
 template <typename P>
 std::unique_ptr<Pass> Make(const PassOptions&) {
   return std::make_unique<P>();
+}
+
+// A pass that picks its part of the options.
+template <typename P>
+std::unique_ptr<Pass> MakeFrom(const PassOptions& options) {
+  return std::make_unique<P>(options);
 }
 
 std::unique_ptr<Pass> MakeAutocast(const PassOptions& options) {
@@ -36,6 +46,21 @@ constexpr PassInfo kPasses[] = {
   return %z
 })",
      .make = MakeAutocast},
+    {.name = "autodiff",
+     .doc = "Expands gradient nodes into the backward graph; each backward node inherits the "
+            "precision of its forward node.",
+     .before = R"(graph @g(%x: f32[], %w: f32[]) {
+  %loss = mul(%x, %w) : f32[]
+  %dw = gradient(%loss, %w) : f32[]
+  return loss=%loss, dw=%dw
+})",
+     .after = R"(graph @g(%x: f32[], %w: f32[]) {
+  %loss = mul(%x, %w) : f32[]
+  %loss.grad = gradient_seed() : f32[] {forward="loss"}
+  %w.grad = mul(%loss.grad, %x) : f32[] {forward="loss"}
+  return loss=%loss, dw=%w.grad
+})",
+     .make = Make<Autodiff>},
     {.name = "cse",
      .doc = "Merges nodes that compute the same, except random ones; the earlier node stays.",
      .before = R"(graph @g(%x: f32[4]) {
@@ -62,6 +87,109 @@ constexpr PassInfo kPasses[] = {
   return %y
 })",
      .make = Make<Dce>},
+    {.name = "loss-scale",
+     .doc = "Scales the gradient seed, unscales where true values are needed, and guards the step "
+            "by the finiteness of the gradients.",
+     .options = "loss_scale=dynamic optimizer=sgd",
+     .before = R"(module @m {
+  param %w: f32[] = ones()
+  graph @step(%x: f32[]) {
+    %seed = gradient_seed() : f32[]
+    %w.grad = mul(%seed, %x) : f32[]
+    return "grad:w"=%w.grad
+  }
+})",
+     .after = R"(module @m {
+  param %w: f32[] = ones()
+  state %loss_scale: f32[] = constant(value=65536)
+  state %growth_tracker: i32[] = zeros()
+  state %skipped_steps: i64[] = zeros()
+  state %consecutive_skips: i64[] = zeros()
+
+  graph @step(%x: f32[]) {
+    %loss_scale.one = constant(), value=1.0 : f32[]
+    %loss_scale.inverse = div(%loss_scale.one, %loss_scale) : f32[]
+    %seed = gradient_seed() : f32[]
+    %seed.scaled = mul(%seed, %loss_scale) : f32[]
+    %w.grad = mul(%seed.scaled, %x) : f32[]
+    %w.grad.unscaled = mul(%w.grad, %loss_scale.inverse) : f32[]
+    %loss_scale.zero = constant() : f32[]
+    %loss_scale.positive = gt(%loss_scale.inverse, %loss_scale.zero) : bool[]
+    %loss_scale.finite = is_finite(%loss_scale.inverse) : bool[]
+    %scale_usable = and(%loss_scale.positive, %loss_scale.finite) : bool[]
+    %all_finite = all_finite(%w.grad) : bool[]
+    %step_ok = and(%all_finite, %scale_usable) : bool[]
+    %skip = not(%step_ok) : bool[]
+    %scale_unusable = not(%scale_usable) : bool[]
+    %loss_scale.next, %growth_tracker.next = update_loss_scale(%loss_scale, %growth_tracker, %all_finite) : f32[], i32[]
+    %skipped_steps.one = constant(), value=1 : i64[]
+    %skipped_steps.zero = constant(), value=0 : i64[]
+    %skipped_steps.more = add(%skipped_steps, %skipped_steps.one) : i64[]
+    %skipped_steps.next = select(%skip, %skipped_steps.more, %skipped_steps) : i64[]
+    %consecutive_skips.more = add(%consecutive_skips, %skipped_steps.one) : i64[]
+    %consecutive_skips.next = select(%skip, %consecutive_skips.more, %skipped_steps.zero) : i64[]
+    update %loss_scale = %loss_scale.next
+    update %growth_tracker = %growth_tracker.next
+    update %skipped_steps = %skipped_steps.next
+    update %consecutive_skips = %consecutive_skips.next
+    return "grad:w"=%w.grad.unscaled, "guard:optimizer"=%step_ok, loss_scale=%loss_scale, skipped=%skip, scale_unusable=%scale_unusable, skipped_steps=%skipped_steps.next, consecutive_skips=%consecutive_skips.next
+  }
+})",
+     .make = MakeFrom<LossScale>},
+    {.name = "optimizer",
+     .doc = "Turns gradients into guarded updates of the parameters, moments and step counters.",
+     .options = "optimizer=sgd lr=0.1",
+     .before = R"(module @m {
+  param %w: f32[] = ones()
+  graph @step(%g: f32[], %ok: bool[]) {
+    return "grad:w"=%g, "guard:optimizer"=%ok
+  }
+})",
+     .after = R"(module @m {
+  param %w: f32[] = ones()
+  state %optimizer.step: i64[] = zeros()
+
+  graph @step(%g: f32[], %ok: bool[]) {
+    %optimizer.step.one = constant(), value=1 : i64[]
+    %optimizer.step.next = add(%optimizer.step, %optimizer.step.one) : i64[]
+    %optimizer.lr = learning_rate(%optimizer.step), base=0.1 : f32[]
+    %w.next = sgd_update(%w, %g, %optimizer.lr) : f32[]
+    update %optimizer.step = %optimizer.step.next guard=%ok
+    update %w = %w.next guard=%ok
+    return lr=%optimizer.lr
+  }
+})",
+     .make = MakeFrom<Optimizer>},
+    {.name = "train-step",
+     .doc = "Makes the training step, with gradients as outputs, and the evaluation of the forward "
+            "graph.",
+     .options = "optimizer=sgd",
+     .before = R"(module @m {
+  param %w: f32[] = ones()
+  graph @loss(%x: f32[]) {
+    %loss = mul(%x, %w) : f32[]
+    return loss=%loss
+  }
+})",
+     .after = R"(module @m {
+  param %w: f32[] = ones()
+  state %rng_position: i64[] = zeros()
+
+  graph @eval(%x: f32[]) {
+    %loss = mul(%x, %w) : f32[]
+    return loss=%loss
+  }
+
+  graph @step(%x: f32[]) {
+    %loss = mul(%x, %w) : f32[]
+    %gradient.w = gradient(%loss, %w) : f32[]
+    %rng_position.one = constant(), value=1 : i64[]
+    %rng_position.next = add(%rng_position, %rng_position.one) : i64[]
+    update %rng_position = %rng_position.next
+    return loss=%loss, "grad:w"=%gradient.w
+  }
+})",
+     .make = MakeFrom<TrainStep>},
 };
 
 }  // namespace
