@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "ir/op_def.h"
 
 namespace duotone::ir {
@@ -100,9 +101,10 @@ std::string OpsMarkdown() {
       "op.\n\n"
       "| op | f16 | bf16 | meaning |\n| --- | --- | --- | --- |\n";
   for (const OpDef& def : AllOps()) {
-    absl::StrAppend(
-        &page, absl::StrFormat("| [%s](#%s) | %s | %s | %s |\n", def.name, def.name,
-                               ToneName(def.precision.f16), ToneName(def.precision.bf16), def.doc));
+    absl::StrAppend(&page,
+                    absl::StrFormat("| [%s](#%s) | %s | %s | %s |\n", def.name, def.name,
+                                    ToneName(def.precision.f16), ToneName(def.precision.bf16),
+                                    absl::StrReplaceAll(std::string(def.doc), {{"|", "\\|"}})));
   }
   for (const OpDef& def : AllOps()) AppendOp(def, page);
   return page;

@@ -1,0 +1,106 @@
+// The error bounds of transcendental functions that docs/numerics.md states, measured against the
+// same function in f64.
+#include <bit>
+#include <functional>
+#include <string_view>
+
+#include "tests/ir/op_testing.h"
+
+namespace duotone::ir {
+namespace {
+
+struct Bound {
+  Op op;
+  double low;
+  double high;  // the range of operands
+  double ulps;  // units in the last place of the exact result in f32
+  std::function<double(double)> exact;
+};
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// The distance between neighbouring f32 numbers at `value`.
+double UlpAt(double value) {
+  const double magnitude = std::max(std::fabs(value), 0x1p-126);
+  return std::ldexp(1.0, std::ilogb(magnitude) - 23);
+}
+
+// Numbers from low to high, evenly spread over the f32 numbers between them (by bit pattern).
+std::vector<double> Sweep(double low, double high) {
+  // Bit patterns in the order of the numbers: negative ones run backwards.
+  const auto to_order = [](float x) {
+    const auto bits = std::bit_cast<int32_t>(x);
+    return bits < 0 ? int64_t{std::numeric_limits<int32_t>::min()} - bits : int64_t{bits};
+  };
+  const int64_t first = to_order(static_cast<float>(low));
+  const int64_t last = to_order(static_cast<float>(high));
+  constexpr int64_t kPoints = 200000;
+  std::vector<double> points;
+  for (int64_t i = 0; i <= kPoints; ++i) {
+    const int64_t order = first + (last - first) / kPoints * i;
+    const auto bits =
+        static_cast<int32_t>(order < 0 ? std::numeric_limits<int32_t>::min() - order : order);
+    points.push_back(std::bit_cast<float>(bits));
+  }
+  return points;
+}
+
+class AccuracyTest : public testing::TestWithParam<Bound> {};
+
+TEST_P(AccuracyTest, StaysWithinItsBound) {
+  const Bound& bound = GetParam();
+  const std::vector<double> points = Sweep(bound.low, bound.high);
+  const Array y = Eval(bound.op, {Vec(DType::kF32, points)});
+  double worst = 0;
+  double worst_at = 0;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const double exact = bound.exact(points[i]);
+    const double error = std::fabs(y.Get(static_cast<int64_t>(i)) - exact) / UlpAt(exact);
+    if (error > worst) {
+      worst = error;
+      worst_at = points[i];
+    }
+  }
+  EXPECT_LE(worst, bound.ulps) << "at " << worst_at;
+  RecordProperty("ulps", absl::StrCat(worst));
+}
+
+// The bounds of docs/numerics.md.
+INSTANTIATE_TEST_SUITE_P(
+    Functions, AccuracyTest,
+    testing::Values(Bound{Op::kExp, -87, 88.7, 1, [](double x) { return std::exp(x); }},
+                    Bound{Op::kLog, 0x1p-126, 3e38, 1, [](double x) { return std::log(x); }},
+                    Bound{Op::kTanh, -20, 20, 3, [](double x) { return std::tanh(x); }},
+                    Bound{Op::kErf, -6, 6, 2, [](double x) { return std::erf(x); }},
+                    Bound{Op::kSigmoid, -80, 80, 3, Sigmoid},
+                    Bound{Op::kSilu, -80, 80, 4, [](double x) { return x * Sigmoid(x); }},
+                    Bound{Op::kRsqrt, 0x1p-126, 3e38, 1.5,
+                          [](double x) { return 1 / std::sqrt(x); }},
+                    Bound{Op::kGelu, -1, 80, 4,
+                          [](double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }}),
+    [](const auto& info) { return std::string(OpName(info.param.op)); });
+
+TEST(PowAccuracy, StaysWithinOneUnit) {
+  for (double exponent : {-7.5, -2.0, -0.5, 0.3, 2.0, 3.0, 9.25}) {
+    const std::vector<double> points = Sweep(0.01, 100);
+    const std::vector<double> exponents(points.size(), static_cast<float>(exponent));
+    const Array y = Eval(Op::kPow, {Vec(DType::kF32, points), Vec(DType::kF32, exponents)});
+    for (size_t i = 0; i < points.size(); ++i) {
+      const double exact = std::pow(points[i], exponents[i]);
+      ASSERT_LE(std::fabs(y.Get(static_cast<int64_t>(i)) - exact), UlpAt(exact)) << points[i];
+    }
+  }
+}
+
+// Below -1 the tail's relative error grows with x^2; its absolute error does not.
+TEST(GeluAccuracy, TailIsAbsolutelyClose) {
+  const std::vector<double> points = Sweep(-40, -1);
+  const Array y = Eval(Op::kGelu, {Vec(DType::kF32, points)});
+  for (size_t i = 0; i < points.size(); ++i) {
+    const double exact = 0.5 * points[i] * std::erfc(-points[i] * std::sqrt(0.5));
+    ASSERT_LE(std::fabs(y.Get(static_cast<int64_t>(i)) - exact), 0x1p-23) << points[i];
+  }
+}
+
+}  // namespace
+}  // namespace duotone::ir
