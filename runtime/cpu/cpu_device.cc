@@ -211,7 +211,8 @@ class CpuDevice final : public Device {
  public:
   explicit CpuDevice(CpuDeviceOptions options)
       : name_(std::move(options.name)),
-        limit_(options.memory_limit > 0 ? options.memory_limit : MachineMemory()),
+        limit_(options.memory_limit > 0 ? std::min(options.memory_limit, MachineMemory())
+                                        : MachineMemory()),
         pool_(options.threads) {}
   ~CpuDevice() override { DUOTONE_CHECK(used_ == 0) << used_ << " bytes are still in use"; }
 

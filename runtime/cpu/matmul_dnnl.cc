@@ -18,10 +18,10 @@ namespace {
 
 // Elements that are converted in one block.
 constexpr int64_t kConvertBlock = 16384;
-// Blocks of the result are kRows x kColumns at most; matrices with few rows are cut finer along
-// columns instead.
+// Blocks of the result have kMinRows to kMaxRows rows; products with fewer than kWantedBlocks of
+// them are cut along columns too, into kMinColumns or more.
 constexpr int64_t kMaxRows = 128;
-constexpr int64_t kMinRows = 32;
+constexpr int64_t kMinRows = 64;
 constexpr int64_t kWantedBlocks = 8;
 constexpr int64_t kMinColumns = 64;
 
