@@ -1,6 +1,7 @@
 #include "base/float16.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -29,7 +30,12 @@ __attribute__((target("avx,f16c"))) size_t NarrowF16C(const float* from, F16* to
 }
 
 bool HasF16C() {
-  static const bool has = __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx");
+  // __builtin_cpu_supports also asks the operating system about AVX; clang 14 does not know "f16c".
+  static const bool has = [] {
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0 &&
+           __builtin_cpu_supports("avx") != 0;
+  }();
   return has;
 }
 #endif
