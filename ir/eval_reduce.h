@@ -124,7 +124,11 @@ class ColumnReducer {
   explicit ColumnReducer(int columns) : columns_(columns) { Clear(); }
 
   void Add(const C* row) {
-    for (int c = 0; c < columns_; ++c) sums_[c] = CombineTwo<how>(sums_[c], row[c]);
+    if (columns_ == kColumns) {  // the usual case, with a fixed number of steps
+      for (int c = 0; c < kColumns; ++c) sums_[c] = CombineTwo<how>(sums_[c], row[c]);
+    } else {
+      for (int c = 0; c < columns_; ++c) sums_[c] = CombineTwo<how>(sums_[c], row[c]);
+    }
     if (++rows_ == kRowsPerBlock) Push();
   }
   // Call once, at the end.

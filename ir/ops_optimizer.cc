@@ -138,32 +138,51 @@ void ForEachParameterBlock(const EvalCall& call, int64_t begin, int64_t end, Fn&
   });
 }
 
+// The new values of a block. They are collected apart from the operands, with which the results may
+// share memory: so the loops need no order and are vectorised.
+template <typename C>
+struct NextValues {
+  C values[kBlock];
+
+  void Store(const TensorView& result, int64_t first, int64_t count) const {
+    std::copy_n(values, count, result.as<C>() + first);
+  }
+};
+
+// The gradient plus decay * w; the gradient itself without decay, so that an infinite w does not
+// make it NaN.
+template <typename C>
+void AddDecay(const C* g, const C* w, C decay, int64_t count, C* sum) {
+  if (decay == 0) {
+    std::copy_n(g, count, sum);
+  } else {
+    for (int64_t i = 0; i < count; ++i) sum[i] = g[i] + decay * w[i];
+  }
+}
+
 template <typename C>
 void Sgd(const EvalCall& call, int64_t begin, int64_t end) {
   const SgdAttrs& attrs = std::get<SgdAttrs>(*call.attrs);
   const C lr = static_cast<C>(*call.operands[2].as<float>());
   const C decay = static_cast<C>(attrs.weight_decay);
   const C momentum = static_cast<C>(attrs.momentum);
+  const bool has_buffer = call.operands.size() == 4;
   ForEachParameterBlock<C>(
       call, begin, end, [&](int64_t first, int64_t count, const C* w, const C* g) {
-        C* next_w = call.results[0].as<C>() + first;
-        if (call.operands.size() < 4) {
-          if (decay == 0) {
-            for (int64_t i = 0; i < count; ++i) next_w[i] = w[i] - lr * g[i];
-          } else {
-            for (int64_t i = 0; i < count; ++i) next_w[i] = w[i] - lr * (g[i] + decay * w[i]);
+        NextValues<C> next_w;
+        C d[kBlock];
+        AddDecay(g, w, decay, count, d);
+        if (has_buffer) {
+          NextValues<C> velocity;
+          const C* buffer = call.operands[3].as<const C>() + first;
+          for (int64_t i = 0; i < count; ++i) velocity.values[i] = momentum * buffer[i] + d[i];
+          for (int64_t i = 0; i < count; ++i) {
+            d[i] = attrs.nesterov ? d[i] + momentum * velocity.values[i] : velocity.values[i];
           }
-          return;
+          velocity.Store(call.results[1], first, count);
         }
-        const C* buffer = call.operands[3].as<const C>() + first;
-        C* next_buffer = call.results[1].as<C>() + first;
-        for (int64_t i = 0; i < count; ++i) {
-          const C d = decay == 0 ? g[i] : g[i] + decay * w[i];
-          const C velocity = momentum * buffer[i] + d;
-          const C direction = attrs.nesterov ? d + momentum * velocity : velocity;
-          next_buffer[i] = velocity;
-          next_w[i] = w[i] - lr * direction;
-        }
+        for (int64_t i = 0; i < count; ++i) next_w.values[i] = w[i] - lr * d[i];
+        next_w.Store(call.results[0], first, count);
       });
 }
 
@@ -186,23 +205,20 @@ void Adam(const EvalCall& call, bool decoupled, int64_t begin, int64_t end) {
       call, begin, end, [&](int64_t first, int64_t count, const C* w, const C* g) {
         const C* m = call.operands[2].as<const C>() + first;
         const C* v = call.operands[3].as<const C>() + first;
-        C* next_w = call.results[0].as<C>() + first;
-        C* next_m = call.results[1].as<C>() + first;
-        C* next_v = call.results[2].as<C>() + first;
+        NextValues<C> next_w, next_m, next_v;
         C d[kBlock];
-        if (decay == 0) {
-          std::copy_n(g, count, d);
-        } else {
-          for (int64_t i = 0; i < count; ++i) d[i] = g[i] + decay * w[i];
+        AddDecay(g, w, decay, count, d);
+        for (int64_t i = 0; i < count; ++i) next_m.values[i] = m[i] + rest1 * (d[i] - m[i]);
+        for (int64_t i = 0; i < count; ++i) {
+          next_v.values[i] = v[i] * beta2 + rest2 * d[i] * d[i];
         }
         for (int64_t i = 0; i < count; ++i) {
-          const C first_moment = m[i] + rest1 * (d[i] - m[i]);
-          const C second_moment = v[i] * beta2 + rest2 * d[i] * d[i];
-          const C denominator = std::sqrt(second_moment) / root_correction2 + eps;
-          next_m[i] = first_moment;
-          next_v[i] = second_moment;
-          next_w[i] = w[i] * keep - step_size * (first_moment / denominator);
+          const C denominator = std::sqrt(next_v.values[i]) / root_correction2 + eps;
+          next_w.values[i] = w[i] * keep - step_size * (next_m.values[i] / denominator);
         }
+        next_w.Store(call.results[0], first, count);
+        next_m.Store(call.results[1], first, count);
+        next_v.Store(call.results[2], first, count);
       });
 }
 
