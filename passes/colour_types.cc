@@ -1,6 +1,7 @@
 #include "passes/colour_types.h"
 
-#include "base/check.h"
+#include <algorithm>
+
 #include "base/status.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -128,9 +129,9 @@ class TypeAssigner {
       case Rule::kTorchFp32Out:
         return WantedFp32Out(node, colour);
       case Rule::kTorchPromote:
-        return WantedPromoted(node, colour.low_dtype, /*scalars_count=*/true);
+        return WantedPromoted(node, colour.low_dtype);
       case Rule::kTorchNative:
-        return WantedPromoted(node, std::nullopt, /*scalars_count=*/false);
+        return WantedNative(node);
       case Rule::kFixed:
         return WantedFixed(node);
       default:
@@ -164,22 +165,31 @@ class TypeAssigner {
     ir::Attrs attrs = node.attrs();
     std::optional<DType>* out = OutField(attrs);
     if (out == nullptr) return Castable(node, DType::kF32);
-    DTypes reads = WantedPromoted(node, std::nullopt, /*scalars_count=*/false);
+    DTypes reads = WantedNative(node);
     // An `out` of the user's is respected.
     if (!out->has_value() && IsLow(reads[0])) colour.out = DType::kF32;
     return reads;
   }
 
-  // The widest castable operand, and `least`, decides for all of them.
-  DTypes WantedPromoted(const Node& node, std::optional<DType> least, bool scalars_count) const {
+  // The type of PyTorch's promote list: the widest of `low` and all operands but f64 ones.
+  DTypes WantedPromoted(const Node& node, DType low) const {
+    DType widest = low;
+    for (Value operand : node.operands()) {
+      const DType stored = Stored(operand);
+      if (IsFloat(stored) && stored != DType::kF64) widest = Widest(widest, stored);
+    }
+    return Castable(node, widest);
+  }
+
+  // PyTorch's type promotion: the widest of the castable operands that count.
+  DTypes WantedNative(const Node& node) const {
     PromotionRank highest = PromotionRank::kNumber;
     for (int i = 0; i < node.operand_count(); ++i) {
       if (IsCastable(node, i)) highest = std::max(highest, RankOf(node.operand(i)));
     }
-    std::optional<DType> widest = least;
+    std::optional<DType> widest;
     for (int i = 0; i < node.operand_count(); ++i) {
-      if (!IsCastable(node, i)) continue;
-      if (!scalars_count && RankOf(node.operand(i)) < highest) continue;
+      if (!IsCastable(node, i) || RankOf(node.operand(i)) < highest) continue;
       const DType stored = Stored(node.operand(i));
       widest = widest ? Widest(*widest, stored) : stored;
     }
