@@ -93,6 +93,7 @@ class Colourer {
       CheckConstants();
       Paint(vertices_);
       for (size_t i = 0; i < nodes_.size(); ++i) TakeOver(i);
+      FindCauses();
     }
     if (!colouring_.was_coloured) {
       DUOTONE_RETURN_IF_ERROR(AssignTypes(graph_, colouring_));
@@ -346,6 +347,31 @@ class Colourer {
     }
   }
 
+  // Follows `via` and `towards` to their ends, each step once.
+  void FindCauses() {
+    std::vector<bool> done(nodes_.size());
+    for (size_t start = 0; start < nodes_.size(); ++start) {
+      std::vector<size_t> chain;
+      for (int i = static_cast<int>(start); i >= 0 && !done[i]; i = vertices_[i].via) {
+        done[i] = true;
+        chain.push_back(i);
+      }
+      for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+        NodeColour& colour = ColourOf(*it);
+        if (colour.via == nullptr) continue;
+        const NodeColour& next = ColourOf(vertices_[*it].via);
+        colour.cause = next.cause == nullptr ? colour.via : next.cause;
+        colour.distance = next.distance + 1;
+      }
+    }
+    for (size_t i = nodes_.size(); i-- > 0;) {  // `towards` leads to later nodes
+      NodeColour& colour = ColourOf(i);
+      if (colour.towards == nullptr) continue;
+      const NodeColour& next = ColourOf(vertices_[i].towards);
+      colour.second = next.second == nullptr ? colour.towards : next.second;
+    }
+  }
+
   const ir::Graph& graph_;
   const AutocastOptions& options_;
   PrecisionOverrides overrides_;
@@ -358,28 +384,19 @@ class Colourer {
   bool takes_low_ = false;
 };
 
-// "infer op, downstream of exp (%e) via %a, %b".
-std::string ViaText(llvm::ArrayRef<const Node*> path) {
-  constexpr size_t kShown = 4;
+// " via %a, %b", or nothing if the cause is the next step.
+std::string ViaText(llvm::ArrayRef<const Node*> path, int distance) {
   std::string text;
-  for (size_t i = 0; i + 1 < path.size() && i < kShown; ++i) {
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
     text += absl::StrFormat("%s%%%s", i == 0 ? " via " : ", ", path[i]->name());
   }
-  if (path.size() > kShown + 1) text += absl::StrFormat(" and %d more", path.size() - kShown - 1);
+  const int left_out = distance - static_cast<int>(path.size());
+  if (left_out > 0) text += absl::StrFormat(" and %d more", left_out);
   return text;
 }
 
 std::string CauseText(const Node* node) {
   return absl::StrFormat("%s (%%%s)", node->def().name, node->name());
-}
-
-// The last node of the chain that begins with `node` and follows `step`.
-const Node* EndOf(const Colouring& colouring, const Node* node, const Node* NodeColour::*step) {
-  while (true) {
-    auto it = colouring.nodes.find(node);
-    if (it == colouring.nodes.end() || it->second.*step == nullptr) return node;
-    node = it->second.*step;
-  }
 }
 
 // What is said about a node of the rule; for the painter's rules with the nodes that caused it.
@@ -399,16 +416,15 @@ std::string Sentence(const Colouring& colouring, const AutocastOptions& options,
       }
       if (colour.rule == Rule::kTorchLower || colour.rule == Rule::kTorchFp32) break;
       return absl::StrFormat("%s op: %s", tone, node->def().precision.reason);
-    case Rule::kBetween: {
-      const Node* first = EndOf(colouring, colour.via, &NodeColour::via);
-      const Node* second = EndOf(colouring, colour.towards, &NodeColour::towards);
-      return absl::StrFormat("%s op, between %s and %s", tone, CauseText(first), CauseText(second));
-    }
+    case Rule::kBetween:
+      return absl::StrFormat("%s op, between %s and %s", tone, CauseText(colour.cause),
+                             CauseText(colour.second));
     case Rule::kFollow:
-      return absl::StrFormat("%s op, follows %s%s", tone, CauseText(path.back()), ViaText(path));
+      return absl::StrFormat("%s op, follows %s%s", tone, CauseText(colour.cause),
+                             ViaText(path, colour.distance));
     case Rule::kDownstream:
-      return absl::StrFormat("%s op, downstream of %s%s", tone, CauseText(path.back()),
-                             ViaText(path));
+      return absl::StrFormat("%s op, downstream of %s%s", tone, CauseText(colour.cause),
+                             ViaText(path, colour.distance));
     case Rule::kClear:
       return absl::StrFormat("%s op, next to %s", tone, CauseText(colour.via));
     case Rule::kConstant:
@@ -460,13 +476,15 @@ absl::StatusOr<Colouring> Colour(const ir::Graph& graph, const AutocastOptions& 
 
 std::vector<const ir::Node*> PathOf(const Colouring& colouring, const ir::Node* node) {
   std::vector<const Node*> path;
-  while (true) {
-    auto it = colouring.nodes.find(node);
-    if (it == colouring.nodes.end() || it->second.via == nullptr) return path;
-    if (path.size() >= colouring.nodes.size()) return path;
-    node = it->second.via;
-    path.push_back(node);
+  auto start = colouring.nodes.find(node);
+  if (start == colouring.nodes.end() || start->second.cause == nullptr) return path;
+  const Node* cause = start->second.cause;
+  for (const Node* step = start->second.via; step != cause && path.size() < kMaxPath;) {
+    path.push_back(step);
+    step = colouring.nodes.find(step)->second.via;
   }
+  path.push_back(cause);
+  return path;
 }
 
 std::string ReasonFor(const Colouring& colouring, const AutocastOptions& options,

@@ -74,7 +74,10 @@ struct NodeColour {
   int override_index = -1;            // into AutocastOptions::overrides, where one decided
   const ir::Node* via = nullptr;      // one step towards the cause: the denied or the 16-bit node
   const ir::Node* towards = nullptr;  // kBetween: one step towards the second
-  std::string detail;                 // kConstant, kAttribute: which value does not fit
+  const ir::Node* cause = nullptr;    // where the steps of `via` end, after `distance` of them
+  const ir::Node* second = nullptr;   // where the steps of `towards` end
+  int distance = 0;
+  std::string detail;  // kConstant, kAttribute: which value does not fit
 
   llvm::SmallVector<DType, 3> reads;   // for each operand
   llvm::SmallVector<DType, 1> writes;  // for each result
@@ -95,7 +98,8 @@ absl::Status CheckOverrides(const AutocastOptions& options);
 // Colours a graph; options.dtype must be a 16-bit type.
 absl::StatusOr<Colouring> Colour(const ir::Graph& graph, const AutocastOptions& options);
 
-// The causes of a node's colour, nearest first, ending with the op that decided.
+// The causes of a node's colour: the nearest steps (at most kMaxPath) and the op that decided.
+inline constexpr size_t kMaxPath = 4;
 std::vector<const ir::Node*> PathOf(const Colouring& colouring, const ir::Node* node);
 // "fp32: infer op, downstream of exp (%e) via %r".
 std::string ReasonFor(const Colouring& colouring, const AutocastOptions& options,

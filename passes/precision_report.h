@@ -52,7 +52,7 @@ struct NodeExplanation {
   std::string dtype;              // of the first result
   std::string rule;               // the code: "allow", "downstream", ...
   std::string reason;             // "fp32: infer op, downstream of exp (%e) via %r"
-  std::vector<std::string> path;  // the nodes that caused it, nearest first
+  std::vector<std::string> path;  // the nearest nodes on the way to the cause, and the cause
 };
 
 struct CastEntry {
