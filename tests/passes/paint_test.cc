@@ -142,7 +142,7 @@ TEST(PaintTest, TheOrderOfNodesDoesNotMatter) {
     const int count = 24;
     std::vector<std::string> names;
     std::vector<PaintVertex> plain;
-    for (int i = 0; i < count; ++i) names.push_back("n" + std::to_string(random() % 1000000));
+    for (int i = 0; i < count; ++i) names.push_back(std::to_string(random()));
     for (int i = 0; i < count; ++i) {
       constexpr char kTones[] = "AiiiiccccDf";
       std::vector<int> reads;
