@@ -103,6 +103,7 @@ absl::Status Expansion::Run() {
                                 x.name(), gradient_->Place()));
       gradient = emit.Constant(x.type(), 0.0, absl::StrCat(x.name(), ".grad"));
     }
+    NameAfter(gradient, x);
     graph_.ReplaceAllUses(gradient_->result(i), emit.Cast(gradient, x.type().dtype));
   }
   CountSaved();
@@ -184,7 +185,8 @@ Value Expansion::GradientOf(Value value) {
   if (contributions_.Contains(value)) {
     Emitter emit(graph_, gradient_, BackwardInfo(value));
     gradient = Sum(value, contributions_[value], emit);
-    NameAfter(gradient, value);
+    // What passes a cast unchanged is called after the cast's operand: %w.grad, not %w.f16.grad.
+    if (!PassesWide(*value.node)) NameAfter(gradient, value);
   }
   return gradients_[value] = gradient;
 }

@@ -176,12 +176,12 @@ absl::StatusOr<bool> TrainStep::Run(Module& module, PassContext& ctx) const {
                            forward->name(), kEvalGraph);
   }
   DUOTONE_RETURN_IF_ERROR(CheckOutputNamesAreFree(*forward));
-  DUOTONE_RETURN_IF_ERROR(FindLosses(*forward, losses_));
+  DUOTONE_ASSIGN_OR_RETURN(std::vector<Value> losses, FindLosses(*forward, losses_));
+  DUOTONE_ASSIGN_OR_RETURN(std::vector<const ir::StateEntry*> trained,
+                           FindTrained(module, *forward, losses, optimizers_, ctx));
 
   DUOTONE_ASSIGN_OR_RETURN(Graph * step, module.CloneGraph(*forward, kStepGraph));
-  DUOTONE_ASSIGN_OR_RETURN(std::vector<Value> losses, FindLosses(*step, losses_));
-  DUOTONE_ASSIGN_OR_RETURN(std::vector<const ir::StateEntry*> trained,
-                           FindTrained(module, *step, losses, optimizers_, ctx));
+  DUOTONE_ASSIGN_OR_RETURN(losses, FindLosses(*step, losses_));
   DUOTONE_RETURN_IF_ERROR(AddGradients(*step, losses, trained));
   DUOTONE_RETURN_IF_ERROR(AdvanceRngPosition(module, *step));
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "ir/text.h"
+#include "passes/autocast.h"
 #include "passes/autodiff.h"
 #include "passes/loss_scale.h"
 #include "passes/optimizer.h"
@@ -17,12 +18,13 @@ absl::StatusOr<Trainer> Trainer::Make(std::string_view text, const PassOptions& 
   Trainer trainer;
   DUOTONE_ASSIGN_OR_RETURN(trainer.module_, ir::Parse(text));
   const TrainStep train_step(options);
+  const Autocast autocast(options.autocast);
   const Autodiff autodiff;
   const LossScale loss_scale(options);
   const Optimizer optimizer(options);
   PassContext ctx;
   for (const Pass* pass :
-       std::vector<const Pass*>{&train_step, &autodiff, &loss_scale, &optimizer}) {
+       std::vector<const Pass*>{&train_step, &autocast, &autodiff, &loss_scale, &optimizer}) {
     DUOTONE_RETURN_IF_ERROR(pass->Run(*trainer.module_, ctx)).With("%s", pass->name());
     DUOTONE_RETURN_IF_ERROR(ir::Verify(*trainer.module_)).With("after %s", pass->name());
   }

@@ -12,10 +12,11 @@
 
 namespace duotone::passes {
 
-// A module that has gone through train-step, autodiff, loss-scale and optimizer, with its state.
+// A module that has gone through train-step, autocast, autodiff, loss-scale and optimizer, with its
+// state.
 class Trainer {
  public:
-  // Sizes must be numbers. A module that has a @step begins with autodiff.
+  // Sizes must be numbers. A module that has a @step is left alone by train-step.
   static absl::StatusOr<Trainer> Make(std::string_view text, const PassOptions& options);
 
   // Runs @step once; the state afterwards replaces the one before. Returns the outputs.
