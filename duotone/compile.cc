@@ -31,7 +31,7 @@ class Dumper {
       if (pass == "change") {
         manager.dump_on_change = true;
       } else {
-        manager.dump_after.push_back(pass == "all" ? "*" : pass);
+        manager.dump_after.push_back(pass);
       }
     }
     manager.sink = [this](const passes::Dump& dump) { Show(dump); };

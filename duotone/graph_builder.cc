@@ -1,6 +1,7 @@
 #include "duotone/graph_builder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/file.h"
 #include "base/status.h"
@@ -160,6 +161,7 @@ Value GraphBuilder::State(std::string_view name, TensorType type, Initializer in
 void GraphBuilder::Update(const Value& state, const Value& next, Loc loc) {
   Call call("update", loc, {&state, &next});
   if (!call.ok()) return;
+  if (Access::State(state) != state_) return call.Fail("the values belong to another builder");
   const ir::StateEntry* entry = state_->graph->EntryOf(call.operand(0).node);
   if (entry == nullptr || entry->kind != ir::StateKind::kState) {
     return call.Fail("%%%s was not made by GraphBuilder::State", call.operand(0).name());
@@ -197,7 +199,7 @@ Value GraphBuilder::Constant(TensorType type, double number, Loc loc) {
   Call call("constant", loc, state_);
   if (!call.ok()) return call.Failed();
   const ir::Type ir_type = call.Get(internal::ToType(type));
-  return call.Result(call.Number(ir_type, number, number == static_cast<int64_t>(number)));
+  return call.Result(call.Number(ir_type, number, std::floor(number) == number));
 }
 
 Value GraphBuilder::Constant(TensorType type, absl::Span<const double> numbers, Loc loc) {
@@ -212,6 +214,8 @@ Value GraphBuilder::Constant(TensorType type, absl::Span<const double> numbers, 
     call.Fail("%s has %d elements, not %d", attrs.result.type.ToString(),
               attrs.result.type.elements(), numbers.size());
   }
+  for (double number : numbers) call.CheckNumber(type.dtype, number, std::floor(number) == number);
+  if (!call.ok()) return call.Failed();
   if (IsFloat(type.dtype)) {
     attrs.value.values = std::vector<double>(numbers.begin(), numbers.end());
   } else {

@@ -19,6 +19,7 @@ bool Overflows(DType dtype, double number) {
   if (IsFloat(dtype)) {
     if (!std::isfinite(number)) return false;
     if (dtype == DType::kF16) return std::abs(number) >= 65520.0;
+    if (dtype == DType::kBF16) return std::abs(number) >= 0x1.ffp127;
     return dtype != DType::kF64 && std::abs(number) > double{std::numeric_limits<float>::max()};
   }
   switch (dtype) {
@@ -227,17 +228,18 @@ ir::Value Call::Emit(ir::Op op, llvm::ArrayRef<ir::Value> operands, ir::Attrs at
   return node == nullptr ? ir::Value{} : node->result();
 }
 
+void Call::CheckNumber(DType dtype, double number, bool is_integer) {
+  if (!IsFloat(dtype) && !is_integer) {
+    Fail("the number %g meets %s: cast one of them", number, DTypeName(dtype));
+  } else if (Overflows(dtype, number)) {
+    Fail("the number %g does not fit %s", number, DTypeName(dtype));
+  }
+}
+
 ir::Value Call::Number(const ir::Type& type, double number, bool is_integer) {
   if (!ok_) return {};
-  const std::string_view dtype = DTypeName(type.dtype);
-  if (!type.is_float() && !is_integer) {
-    Fail("the number %g meets %s: cast one of them", number, dtype);
-    return {};
-  }
-  if (Overflows(type.dtype, number)) {
-    Fail("the number %g does not fit %s", number, dtype);
-    return {};
-  }
+  CheckNumber(type.dtype, number, is_integer);
+  if (!ok_) return {};
   ir::ConstantAttrs attrs;
   attrs.value =
       type.is_float() ? ir::Literal::Float(number) : ir::Literal::Int(static_cast<int64_t>(number));

@@ -94,6 +94,8 @@ class Call {
   ir::Node* EmitNode(ir::Op op, llvm::ArrayRef<ir::Value> operands, ir::Attrs attrs = {});
   ir::Value Emit(ir::Op op, llvm::ArrayRef<ir::Value> operands, ir::Attrs attrs = {});
 
+  // Fails unless the number can be an element of `dtype`.
+  void CheckNumber(DType dtype, double number, bool is_integer);
   // A splat constant of `type`, if the number fits it.
   ir::Value Number(const ir::Type& type, double number, bool is_integer);
   ir::Value CastTo(ir::Value value, DType dtype);

@@ -11,20 +11,21 @@
 
 // Elementwise ops with one operand and no attributes: a new one is one word here. V(name), as in
 // ir/op_list.h.
-#define DUOTONE_UNARY_FUNCTIONS(V)                                                              \
-  V(Neg)                                                                                        \
-  V(Abs)                                                                                        \
-  V(Exp)                                                                                        \
-  V(Log) V(Sqrt) V(Rsqrt) V(Tanh) V(Sigmoid) V(Erf) V(Relu) V(Silu) V(StopGradient) V(IsFinite) \
-      V(Not)
+#define DUOTONE_UNARY_FUNCTIONS(V) \
+  V(Neg)                           \
+  V(Abs)                           \
+  V(Exp)                           \
+  V(Log)                           \
+  V(Sqrt) V(Rsqrt) V(Tanh) V(Sigmoid) V(Erf) V(Relu) V(Silu) V(StopGradient) V(IsFinite) V(Not)
 
 // Elementwise ops with two operands, which are promoted and broadcast; either may be a number.
 #define DUOTONE_BINARY_FUNCTIONS(V)                                                                \
   V(Add)                                                                                           \
   V(Sub)                                                                                           \
   V(Mul)                                                                                           \
-  V(Div) V(Max) V(Min) V(Pow) V(Equal) V(NotEqual) V(Less) V(LessEqual) V(Greater) V(GreaterEqual) \
-      V(And) V(Or)
+  V(Div)                                                                                           \
+  V(Max) V(Min) V(Pow) V(Equal) V(NotEqual) V(Less) V(LessEqual) V(Greater) V(GreaterEqual) V(And) \
+      V(Or)
 
 namespace duotone {
 

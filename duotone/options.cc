@@ -1,10 +1,13 @@
 #include "duotone/options.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "duotone/translate_options.h"
 #include "ir/op_def.h"
+#include "passes/registry.h"
 
 namespace duotone {
 namespace {
@@ -251,12 +254,17 @@ absl::Status CheckOptions(const Options& options) {
     DUOTONE_RETURN_IF_ERROR(CheckSchedule(schedule)).With("optimizers[%d]", i);
   }
   if (options.losses.empty()) return InvalidArgument("losses is empty: name an output to minimise");
-  if (options.device.name() != "cpu" && options.device.name() != "reference") {
-    return InvalidArgument("there is no device '%s' in this build: it has cpu and reference",
-                           options.device.name());
+  const std::vector<std::string> devices = Device::Available();
+  if (std::find(devices.begin(), devices.end(), options.device.name()) == devices.end()) {
+    return InvalidArgument("there is no device '%s'; this build has %s", options.device.name(),
+                           absl::StrJoin(devices, ", "));
   }
   if (options.threads < 0 || options.threads > 4096) {
     return InvalidArgument("threads must be in [0, 4096], and is %d", options.threads);
+  }
+  for (const std::string& pass : options.dump.print_after) {
+    const bool known = pass == "*" || pass == "change" || passes::FindPass(pass) != nullptr;
+    if (!known) return InvalidArgument("dump.print_after: there is no pass '%s'", pass);
   }
   return absl::OkStatus();
 }

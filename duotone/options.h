@@ -132,6 +132,8 @@ class Device {
   explicit Device(std::string name) : name_(std::move(name)) {}
   static Device Default() { return Device("cpu"); }
   const std::string& name() const { return name_; }
+  // The devices of this build.
+  static std::vector<std::string> Available() { return {"cpu", "reference"}; }
 
  private:
   std::string name_;

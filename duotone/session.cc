@@ -162,6 +162,7 @@ absl::Status SessionImpl::Execute(Specialisation& specialisation,
   const runtime::Program& program = *specialisation.program;
   for (size_t i = 0; i < data.size(); ++i) {
     const int buffer = program.inputs[i].buffer;
+    if (program.buffers[buffer].bytes == 0) continue;
     DUOTONE_RETURN_IF_ERROR(device_->Upload(specialisation.loaded->memory(buffer), data[i],
                                             program.buffers[buffer].bytes));
   }

@@ -119,7 +119,8 @@ class TrainSession {
 
   // One training step. Sizes such as B are bound by the feeds' shapes; the first step with new
   // sizes compiles a variant that shares all state, so the last, smaller batch of an epoch needs
-  // nothing special. Errors leave the state as it was.
+  // nothing special. A wrong feed changes nothing; an error in the
+  // data, such as a label out of range, comes before any parameter changes.
   absl::StatusOr<Metrics> Step(absl::Span<const Feed> feeds);
   absl::StatusOr<Metrics> Step(std::initializer_list<Feed> feeds) {
     return Step(absl::Span<const Feed>(feeds.begin(), feeds.size()));

@@ -158,6 +158,12 @@ TEST(GraphBuilder, ANumberThatOverflowsIsAnError) {
   EXPECT_THAT(ErrorOf(std::move(b)), HasSubstr("sub: the number 1e+09 does not fit f16"));
 }
 
+TEST(GraphBuilder, ConstantsAreCheckedElementByElement) {
+  GraphBuilder b("m");
+  b.Output("y", b.Constant(I32({2}), {1, 3e9}));
+  EXPECT_THAT(ErrorOf(std::move(b)), HasSubstr("constant: the number 3e+09 does not fit i32"));
+}
+
 TEST(GraphBuilder, AFractionDoesNotMeetAnInteger) {
   GraphBuilder b("m");
   b.Output("y", b.Input("i", I32({3})) * 0.5);
@@ -267,6 +273,15 @@ TEST(GraphBuilder, OnlyStatesAreUpdated) {
   Value w = b.Param("w", F32({}), Zeros());
   b.Update(w, w + 1);
   EXPECT_THAT(ErrorOf(std::move(b)), HasSubstr("update: %w was not made by GraphBuilder::State"));
+}
+
+TEST(GraphBuilder, AMovedFromBuilderDoesNotCrash) {
+  GraphBuilder b("m");
+  Value s = b.State("s", F32({}), Zeros());
+  GraphBuilder moved = std::move(b);
+  b.Update(s, s);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(b.Input("x", F32({})).rank(), 0);
+  EXPECT_EQ(std::string(b.status().message()), "the builder was moved from");
 }
 
 TEST(Model, ReadsWhatItPrints) {

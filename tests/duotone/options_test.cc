@@ -69,6 +69,10 @@ TEST(Options, EachBadValueIsASentence) {
        [](Options& o) { o.optimizers = {Sgd{.schedule = CosineSchedule(10, 10)}}; }},
       {"losses is empty", [](Options& o) { o.losses.clear(); }},
       {"there is no device 'cuda:7'", [](Options& o) { o.device = Device("cuda:7"); }},
+      {"dump.print_after: there is no pass 'fuse-all'",
+       [](Options& o) {
+         o.dump.print_after = {"*", "fuse-all"};
+       }},
       {"threads must be in [0, 4096], and is -2", [](Options& o) { o.threads = -2; }},
   };
   for (const BadCase& bad : cases) {

@@ -78,6 +78,14 @@ TEST(TrainSession, ABatchOfAnotherSizeSharesTheState) {
   EXPECT_THAT(Weights(session), ElementsAre(-2, -5));
 }
 
+TEST(TrainSession, AnEmptyBatchMovesNothing) {
+  TrainSession session = Start(WeightedSum(), PlainSgd(0.5));
+  const std::vector<float> none;
+  absl::StatusOr<Metrics> metrics = session.Step({{"x", none}});
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(Weights(session), ElementsAre(1, 1));
+}
+
 TEST(TrainSession, EvaluateChangesNothing) {
   TrainSession session = Start(WeightedSum(), PlainSgd());
   const std::vector<float> x = {1, 2};
