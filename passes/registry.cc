@@ -4,8 +4,11 @@
 #include "passes/autodiff.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
+#include "passes/fold_casts.h"
 #include "passes/loss_scale.h"
 #include "passes/optimizer.h"
+#include "passes/simplify.h"
+#include "passes/sink_casts.h"
 #include "passes/train_step.h"
 
 namespace duotone::passes {
@@ -87,6 +90,19 @@ constexpr PassInfo kPasses[] = {
   return %y
 })",
      .make = Make<Dce>},
+    {.name = "fold-casts",
+     .doc = "Removes casts that lose nothing, and rounding that only autocast asked for.",
+     .before = R"(graph @g(%x: f16[4]) {
+  %a = cast(%x) : f32[4]
+  %b = cast(%a), to=f16 : f16[4]
+  %y = relu(%b) : f16[4]
+  return %y
+})",
+     .after = R"(graph @g(%x: f16[4]) {
+  %y = relu(%x) : f16[4]
+  return %y
+})",
+     .make = Make<FoldCasts>},
     {.name = "loss-scale",
      .doc = "Scales the gradient seed, unscales where true values are needed, and guards the step "
             "by the finiteness of the gradients.",
@@ -160,6 +176,34 @@ constexpr PassInfo kPasses[] = {
   }
 })",
      .make = MakeFrom<Optimizer>},
+    {.name = "simplify",
+     .doc =
+         "Folds constants, removes identities that hold for all values, and recognises composites.",
+     .before = R"(graph @g(%x: f32[4]) {
+  %half = constant(), value=0.5 : f32[4]
+  %one = add(%half, %half) : f32[4]
+  %h = mul(%x, %one) : f32[4]
+  %y = relu(%h) : f32[4]
+  return %y
+})",
+     .after = R"(graph @g(%x: f32[4]) {
+  %y = relu(%x) : f32[4]
+  return %y
+})",
+     .make = Make<Simplify>},
+    {.name = "sink-casts",
+     .doc = "Moves casts over data movement so that the narrower type is moved.",
+     .before = R"(graph @g(%x: f16[4, 8]) {
+  %a = cast(%x) : f32[4, 8]
+  %b = reshape(%a) : f32[32]
+  return %b
+})",
+     .after = R"(graph @g(%x: f16[4, 8]) {
+  %a = reshape(%x) : f16[32]
+  %b = cast(%a) : f32[32]
+  return %b
+})",
+     .make = Make<SinkCasts>},
     {.name = "train-step",
      .doc = "Makes the training step, with gradients as outputs, and the evaluation of the forward "
             "graph.",
