@@ -83,7 +83,7 @@ absl::Status Train(const std::string& title, std::optional<DType> dtype, LossSca
     const Shares shares = SharesOf(gradient->ToFloats(), metrics->loss_scale());
     if (step <= 3 || step % 10 == 0) {
       std::printf(
-          "  step %2d  loss %.3e  scale %-8g gradient in f16: %5.1f %% zero  %5.1f %% subnormal"
+          "  step %2d  loss %.3e  scale %-10g gradient in f16: %5.1f %% zero  %5.1f %% subnormal"
           "  (largest %.1e)\n",
           step, last, metrics->loss_scale(), shares.zero, shares.subnormal, shares.largest);
     }
