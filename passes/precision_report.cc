@@ -203,6 +203,11 @@ class Reporter {
     }
     const Rule found = it->second.rule;
     row.rule = RuleCode(recorded.value_or(found));
+    if (recorded && node.op() == ir::Op::kConstant) {
+      row.reason = absl::StrFormat("%s: a constant in the type of its readers",
+                                   DTypeName(node.type().dtype));
+      return;
+    }
     if (recorded && *recorded != found) {
       // Other options, or other passes since: what the graph records counts.
       row.reason = absl::StrFormat("%s: %s", DTypeName(node.type().dtype),
@@ -229,7 +234,7 @@ std::string BytesText(double bytes) {
     bytes /= 1000;
     ++unit;
   }
-  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, bytes, kUnits[unit]);
 }
 
 }  // namespace
