@@ -173,10 +173,12 @@ Value Scaling::Unscaled(Value value, Node* before) {
   const DType wide = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   const std::string name = absl::StrCat(value.name(), ".unscaled");
   Emitter emit(step_, before, value.node->info());
+  emit.info().dtype_origin.clear();  // f32 by nature, not by a decision of autocast's
   emit.set_name_prefix(name);
   const Value factor = emit.BroadcastScalar(emit.Cast(inverse_, wide), value.type().shape);
   const Value product = emit.Emit(Op::kMul, {emit.Cast(value, wide), factor},
                                   dtype == wide ? name : absl::StrCat(name, ".wide"));
+  emit.info().dtype_origin = value.node->info().dtype_origin;
   unscaled = emit.Cast(product, dtype, name);
   unscalings_.push_back({value, unscaled});
   return unscaled;
