@@ -143,6 +143,8 @@ constexpr OptionKey kKeys[] = {
     {"final_lr", "NUMBER", "the rate at total_steps", OfSchedule<&SO::final_lr, SetDouble>},
     {"warmup_steps", "INTEGER", "linear warm-up", OfSchedule<&SO::warmup_steps, SetInt>},
     {"total_steps", "INTEGER", "the schedule's length", OfSchedule<&SO::total_steps, SetInt>},
+    {"keep_gradients", "true|false", "leaves the outputs grad:<param>",
+     [](PassOptions& o, std::string_view v) { return SetBool(o.keep_gradients, v); }},
 };
 
 // op:NAME=TONE and name:REGEX=TONE.
