@@ -85,9 +85,10 @@ absl::Status ReadComment(const std::string& comment, TextTest& test) {
 }
 
 std::string FirstGraphName(const std::string& text) {
-  static const std::regex kGraph("graph @([A-Za-z0-9_.]+)");
+  static const std::regex kGraph("\\n\\s*graph @([A-Za-z0-9_.]+)");
+  const std::string padded = "\n" + text;
   std::smatch match;
-  return std::regex_search(text, match, kGraph) ? match[1].str() : "none";
+  return std::regex_search(padded, match, kGraph) ? match[1].str() : "none";
 }
 
 absl::Status CheckSection(const TextTest& test) {

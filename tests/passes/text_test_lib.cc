@@ -61,7 +61,8 @@ absl::StatusOr<bool> RunChecked(const Pass& pass, ir::Module& module, PassContex
 // rule may assume away are among the operands.
 ir::Array RandomArray(const ir::Type& type, bool special, std::mt19937_64& engine) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  constexpr double kSpecial[] = {0.0,  -0.0,  1.0,   -1.0, kInf, -kInf, std::nan(""),
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kSpecial[] = {0.0,  -0.0,  1.0,   -1.0, kInf, -kInf, kNan,
                                  6e-8, -6e-8, 1e-40, 6e4,  7e4,  -3e38, 65504.0};
   std::normal_distribution<double> normal;
   ir::Array array(type);
