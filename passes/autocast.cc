@@ -8,6 +8,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "passes/colour.h"
+#include "passes/colour_types.h"
 #include "passes/precision_overrides.h"
 #include "passes/representable.h"
 
@@ -51,20 +52,16 @@ class CastInserter {
     const NodeColour& colour = colouring_.nodes.find(node)->second;
     llvm::SmallVector<DType, 2> before;
     for (const ir::Type& type : node->types()) before.push_back(type.dtype);
-    bool reads_low = false;
+    bool narrowed = false;
     for (int i = 0; i < node->operand_count(); ++i) {
       const Value operand = node->operand(i);
+      narrowed |= IsLow(colour.reads[i]) && OriginalDType(operand) != colour.reads[i];
       const Value in_type = InType(operand, colour.reads[i], colour.rule);
       if (!(in_type == operand)) graph_.SetOperand(node, i, in_type);
-      reads_low |= IsLow(colour.reads[i]) && IsCastable(*node, i);
     }
     if (colour.out) {
       ir::Attrs attrs = node->attrs();
-      ir::ForEachField(attrs, [&](std::string_view name, auto& member) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::optional<DType>>) {
-          if (name == "out") member = colour.out;
-        }
-      });
+      *OutField(attrs) = colour.out;
       DUOTONE_RETURN_IF_ERROR(graph_.SetAttrs(node, std::move(attrs))).With("autocast");
     } else {
       DUOTONE_RETURN_IF_ERROR(graph_.Reinfer(node)).With("autocast");
@@ -74,9 +71,8 @@ class CastInserter {
       DUOTONE_CHECK(node->type(i).dtype == colour.writes[i]) << node->name();
       retyped |= node->type(i).dtype != before[i];
     }
-    const bool chosen_low = reads_low && colour.rule != Rule::kUser && colour.rule != Rule::kOff &&
-                            colour.rule != Rule::kFixed && colour.rule != Rule::kNoLowForm;
-    if (retyped || chosen_low) {
+    // A fixed op that takes a 16-bit value as it is stored keeps its own types.
+    if (retyped || (narrowed && colour.rule != Rule::kFixed)) {
       node->info().dtype_origin = OriginOf(colour.rule);
       changed_ = true;
     }

@@ -13,18 +13,6 @@ using ir::Op;
 using ir::Value;
 using DTypes = llvm::SmallVector<DType, 3>;
 
-// The op's `out` attribute, or null. It names the result's dtype where the op can write another
-// than its operands', at no cost: the accumulator is f32 anyway.
-std::optional<DType>* OutField(ir::Attrs& attrs) {
-  std::optional<DType>* out = nullptr;
-  ir::ForEachField(attrs, [&](std::string_view name, auto& member) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::optional<DType>>) {
-      if (name == "out") out = &member;
-    }
-  });
-  return out;
-}
-
 bool HasUnsetOut(const Node& node) {
   ir::Attrs attrs = node.attrs();
   std::optional<DType>* out = OutField(attrs);
@@ -247,6 +235,16 @@ class TypeAssigner {
 };
 
 }  // namespace
+
+std::optional<DType>* OutField(ir::Attrs& attrs) {
+  std::optional<DType>* out = nullptr;
+  ir::ForEachField(attrs, [&](std::string_view name, auto& member) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::optional<DType>>) {
+      if (name == "out") out = &member;
+    }
+  });
+  return out;
+}
 
 bool ReadsLow(Rule rule) {
   return rule == Rule::kAllow || rule == Rule::kBetween || rule == Rule::kFollow ||

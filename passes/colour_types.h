@@ -16,6 +16,10 @@ absl::Status AssignTypes(const ir::Graph& graph, Colouring& colouring);
 bool ReadsLow(Rule rule);
 bool ReadsF32(Rule rule);
 
+// The op's `out` attribute, or null. It names the result's dtype where the op can write another
+// than its operands', at no cost: the accumulator is f32 anyway.
+std::optional<DType>* OutField(ir::Attrs& attrs);
+
 }  // namespace duotone::passes
 
 #endif  // DUOTONE_PASSES_COLOUR_TYPES_H_
