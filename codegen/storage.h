@@ -1,9 +1,9 @@
 // Decides which memory the values of a graph share, before any of it has an address. The same for
 // every backend.
 //
-//   %n = adamw_update(%w, …) ; update %w = %n guard=%ok   ->  %n is written into %w's memory where
-//   %ok holds %r = reshape(%x)                                       ->  %r is %x's memory update
-//   %a = %b ; update %b = %a                        ->  two copies at the end
+//   %r = reshape(%x)                              %r is %x's memory
+//   %n = add(%w, %g) ; update %w = %n guard=%ok   where %ok holds, %n is written into %w's memory
+//   update %a = %b ; update %b = %a               copies at the end, through a temporary
 //
 // A result may be written straight into the state entry it updates if nothing reads the entry's old
 // value afterwards; the node itself may read it if it is elementwise. Under a guard the whole node

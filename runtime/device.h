@@ -1,15 +1,14 @@
 // What executes programs: an interface of a few functions that a host, a GPU driver and its
 // emulation can all offer.
 //
-//   std::unique_ptr<Device> device = CreateCpuDevice();                       //
-//   runtime/cpu/cpu_device.h StateStore state(device.get()); // runtime/state_store.h
-//   DUOTONE_RETURN_IF_ERROR(state.Add("w", DType::kF32, {4, 4}));
-//   DUOTONE_ASSIGN_OR_RETURN(auto step, device->Load(program, state));
-//   DUOTONE_RETURN_IF_ERROR(device->Upload(step->memory(program->FindInput("x")), x, sizeof(x)));
-//   DUOTONE_RETURN_IF_ERROR(device->Run(*step, {.seed = 1}));
-//   DUOTONE_RETURN_IF_ERROR(device->Synchronize());
-//   DUOTONE_RETURN_IF_ERROR(device->Download(step->memory(program->FindOutput("loss")), &loss,
-//   sizeof(loss)));
+//   std::unique_ptr<Device> device = CreateCpuDevice();  // runtime/cpu/cpu_device.h
+//   StateStore state(device.get());                      // runtime/state_store.h
+//   absl::Status added = state.Add("w", DType::kF32, {4, 4});
+//   auto step = device->Load(program, state);
+//   device->Upload((*step)->memory(program->FindInput("x")), x, sizeof(x));
+//   device->Run(**step, {.seed = 1});
+//   device->Synchronize();
+//   device->Download((*step)->memory(program->FindOutput("loss")), &loss, sizeof(loss));
 #ifndef DUOTONE_RUNTIME_DEVICE_H_
 #define DUOTONE_RUNTIME_DEVICE_H_
 

@@ -35,7 +35,8 @@ module @mlp {
     %inverses = broadcast(%inverse), dims=[] : f32[96, 80]
     %g = mul(%gw, %inverses) : f32[96, 80]
     %lr = learning_rate(%step), base=0.01 : f32[]
-    %w.next, %m.next, %v.next = adamw_update(%w, %g, %m, %v, %step, %lr) : f32[96, 80], f32[96, 80], f32[96, 80]
+    %w.next, %m.next, %v.next = adamw_update(%w, %g, %m, %v, %step, %lr)
+        : f32[96, 80], f32[96, 80], f32[96, 80]
     %unit = constant(), value=1 : i64[]
     %step.next = add(%step, %unit) : i64[]
     %scale.next, %tracker.next = update_loss_scale(%loss_scale, %growth_tracker, %ok) : f32[], i32[]
