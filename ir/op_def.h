@@ -111,8 +111,9 @@ using CostFn = Cost (*)(llvm::ArrayRef<Type> operands, llvm::ArrayRef<Type> resu
 enum class Lower : uint8_t {
   kSource,       // input, state: no code
   kExpanded,     // gone before code generation: gradient
-  kElementwise,  // family 1: element i of each result depends on element i of each operand only; evaluation reads an
-                 // item's elements before it writes them, so a result may take its operand's memory
+  kElementwise,  // family 1: element i of each result depends on element i of each operand only;
+                 // evaluation reads an item's elements before it writes them, so a result may
+                 // take its operand's memory
   kView,         // data movement, family 1 with another index map
   kReduce,       // families 2 and 3
   kRow,          // family 2: composites and losses
@@ -140,8 +141,8 @@ struct OpDef {
   Lower lower;
   std::string_view example;  // a complete graph on one line, see op_table.cc; none for input and state
   std::string_view doc;      // one sentence, becomes docs/ops.md
-  // The result is the operand's bytes under another shape, where their dtypes are equal: reshape, cast, stop_gradient. Code
-  // generation then gives both the same memory.
+  // The result is the operand's bytes under another shape, where their dtypes are equal: reshape,
+  // cast, stop_gradient. Code generation then gives both the same memory.
   bool keeps_bytes = false;
 
   // In which operands a node with these attributes is linear.
