@@ -67,7 +67,7 @@ Value AddState(const std::shared_ptr<BuilderState>& state, ir::StateKind kind,
   entry.init = call.Get(ToInitializer(init, entry.type));
   if (!call.ok()) return call.Failed();
   if (absl::Status status = ir::CheckInitializer(entry); !status.ok()) {
-    call.Fail(status.message());
+    call.Fail(status);
     return call.Failed();
   }
   absl::StatusOr<const ir::StateEntry*> added = state->module->AddState(std::move(entry));

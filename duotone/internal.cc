@@ -212,7 +212,7 @@ ir::Node* Call::EmitNode(ir::Op op, llvm::ArrayRef<ir::Value> operands, ir::Attr
   for (ir::Value operand : operands) types.push_back(operand.type());
   if (absl::Status status = ir::InferTypes(op, types, attrs).status(); !status.ok()) {
     what_.clear();  // the message begins with the op's name
-    Fail(status.message());
+    Fail(status);
     return nullptr;
   }
   ir::Graph::Spec spec{.op = op, .attrs = std::move(attrs)};

@@ -78,6 +78,7 @@ class Call {
   llvm::ArrayRef<ir::Value> operands() const { return operands_; }
 
   void Fail(std::string_view message);
+  void Fail(const absl::Status& status) { Fail(std::string_view(std::string(status.message()))); }
   template <typename... Args>
   void Fail(const absl::FormatSpec<Args...>& format, const Args&... args) {
     Fail(std::string_view(absl::StrFormat(format, args...)));
@@ -86,7 +87,7 @@ class Call {
   template <typename T>
   T Get(absl::StatusOr<T> value) {
     if (value.ok()) return *std::move(value);
-    Fail(value.status().message());
+    Fail(value.status());
     return T{};
   }
 

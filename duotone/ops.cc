@@ -344,7 +344,7 @@ Value Named(const Value& value, std::string_view name, Loc loc) {
     call.Fail("'%s' is no name: letters, digits, '_' and '.', beginning with a letter or '_'",
               name);
   } else if (absl::Status status = call.state().graph->Rename(named, name); !status.ok()) {
-    call.Fail(status.message());
+    call.Fail(status);
   } else if (named.index == 0) {
     named.node->set_id(Fnv1a(name));  // as if it had been made with this name
   }

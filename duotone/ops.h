@@ -19,13 +19,13 @@
   V(Sqrt) V(Rsqrt) V(Tanh) V(Sigmoid) V(Erf) V(Relu) V(Silu) V(StopGradient) V(IsFinite) V(Not)
 
 // Elementwise ops with two operands, which are promoted and broadcast; either may be a number.
-#define DUOTONE_BINARY_FUNCTIONS(V)                                                                \
-  V(Add)                                                                                           \
-  V(Sub)                                                                                           \
-  V(Mul)                                                                                           \
-  V(Div)                                                                                           \
-  V(Max) V(Min) V(Pow) V(Equal) V(NotEqual) V(Less) V(LessEqual) V(Greater) V(GreaterEqual) V(And) \
-      V(Or)
+#define DUOTONE_BINARY_FUNCTIONS(V) \
+  V(Add)                            \
+  V(Sub)                            \
+  V(Mul)                            \
+  V(Div)                            \
+  V(Max)                            \
+  V(Min) V(Pow) V(Equal) V(NotEqual) V(Less) V(LessEqual) V(Greater) V(GreaterEqual) V(And) V(Or)
 
 namespace duotone {
 

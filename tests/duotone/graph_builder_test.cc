@@ -260,6 +260,12 @@ TEST(GraphBuilder, NamedValuesKeepTheirName) {
   EXPECT_THAT(TextOf(std::move(b)), HasSubstr("%hidden = relu(%x) : f32[3]\n"));
 }
 
+TEST(GraphBuilder, ATakenNameIsQuotedAsItIs) {
+  GraphBuilder b("m");
+  b.Output("y", Named(Relu(b.Input("x", F32({3}))), "x"));
+  EXPECT_THAT(ErrorOf(std::move(b)), HasSubstr("the name %x is taken"));
+}
+
 TEST(GraphBuilder, AnUpdateSetsTheNextStateOfAState) {
   GraphBuilder b("m");
   Value count = b.State("count", F32({}), Zeros());
