@@ -14,7 +14,7 @@
   V(RandomUniform, random_uniform) V(RandomNormal, random_normal)                                  \
   /* elementwise, one operand */                                                                   \
   V(Neg, neg) V(Abs, abs) V(Exp, exp) V(Log, log) V(Sqrt, sqrt) V(Rsqrt, rsqrt) V(Tanh, tanh)      \
-  V(Sigmoid, sigmoid) V(Erf, erf) V(Relu, relu) V(Gelu, gelu) V(Silu, silu) V(Clamp, clamp)        \
+  V(Sigmoid, sigmoid) V(Softplus, softplus) V(Erf, erf) V(Relu, relu) V(Gelu, gelu) V(Silu, silu) V(Clamp, clamp)        \
   V(Cast, cast) V(StopGradient, stop_gradient) V(IsFinite, is_finite)                              \
   /* elementwise, several operands */                                                              \
   V(Add, add) V(Sub, sub) V(Mul, mul) V(Div, div) V(Max, max) V(Min, min) V(Pow, pow)              \

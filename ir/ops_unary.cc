@@ -90,6 +90,12 @@ absl::Status GradSigmoid(GradContext& ctx) {
   return absl::OkStatus();
 }
 
+absl::Status GradSoftplus(GradContext& ctx) {
+  Emitter& e = ctx.emit();
+  ctx.Set(0, e.Mul(ctx.grad(), e.Emit(Op::kSigmoid, {ctx.operand(0)})));
+  return absl::OkStatus();
+}
+
 // 2/sqrt(pi) * exp(-x*x); where x*x overflows, the factor is 0 as it should be.
 absl::Status GradErf(GradContext& ctx) {
   Emitter& e = ctx.emit();

@@ -73,6 +73,14 @@ struct SigmoidFn {
   }
 };
 
+// max(x, 0) + log(1 + e^-|x|): the exponential never overflows.
+struct SoftplusFn {
+  template <std::floating_point T>
+  T operator()(T x) const {
+    return (x > 0 ? x : T{0}) + std::log1p(std::exp(-std::fabs(x)));
+  }
+};
+
 struct ErfFn {
   template <std::floating_point T>
   T operator()(T x) const {
@@ -155,6 +163,7 @@ absl::Status GradSqrt(GradContext& ctx);
 absl::Status GradRsqrt(GradContext& ctx);
 absl::Status GradTanh(GradContext& ctx);
 absl::Status GradSigmoid(GradContext& ctx);
+absl::Status GradSoftplus(GradContext& ctx);
 absl::Status GradErf(GradContext& ctx);
 absl::Status GradRelu(GradContext& ctx);
 absl::Status GradGelu(GradContext& ctx);

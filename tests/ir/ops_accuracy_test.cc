@@ -68,16 +68,17 @@ TEST_P(AccuracyTest, StaysWithinItsBound) {
 // The bounds of docs/numerics.md.
 INSTANTIATE_TEST_SUITE_P(
     Functions, AccuracyTest,
-    testing::Values(Bound{Op::kExp, -87, 88.7, 1, [](double x) { return std::exp(x); }},
-                    Bound{Op::kLog, 0x1p-126, 3e38, 1, [](double x) { return std::log(x); }},
-                    Bound{Op::kTanh, -20, 20, 3, [](double x) { return std::tanh(x); }},
-                    Bound{Op::kErf, -6, 6, 2, [](double x) { return std::erf(x); }},
-                    Bound{Op::kSigmoid, -80, 80, 3, Sigmoid},
-                    Bound{Op::kSilu, -80, 80, 4, [](double x) { return x * Sigmoid(x); }},
-                    Bound{Op::kRsqrt, 0x1p-126, 3e38, 1.5,
-                          [](double x) { return 1 / std::sqrt(x); }},
-                    Bound{Op::kGelu, -1, 80, 4,
-                          [](double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }}),
+    testing::Values(
+        Bound{Op::kExp, -87, 88.7, 1, [](double x) { return std::exp(x); }},
+        Bound{Op::kLog, 0x1p-126, 3e38, 1, [](double x) { return std::log(x); }},
+        Bound{Op::kTanh, -20, 20, 3, [](double x) { return std::tanh(x); }},
+        Bound{Op::kErf, -6, 6, 2, [](double x) { return std::erf(x); }},
+        Bound{Op::kSigmoid, -80, 80, 3, Sigmoid},
+        Bound{Op::kSoftplus, -80, 80, 3, [](double x) { return std::log1p(std::exp(x)); }},
+        Bound{Op::kSilu, -80, 80, 4, [](double x) { return x * Sigmoid(x); }},
+        Bound{Op::kRsqrt, 0x1p-126, 3e38, 1.5, [](double x) { return 1 / std::sqrt(x); }},
+        Bound{Op::kGelu, -1, 80, 4,
+              [](double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }}),
     [](const auto& info) { return std::string(OpName(info.param.op)); });
 
 TEST(PowAccuracy, StaysWithinOneUnit) {

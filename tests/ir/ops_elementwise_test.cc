@@ -49,6 +49,12 @@ TEST(ElementwiseOps, BoundedFunctionsReachTheirLimits) {
   ExpectNear(Eval(Op::kSigmoid, {Vec(kF32, {-80})}), {1.804851387e-35}, kF32Close);
 }
 
+TEST(ElementwiseOps, SoftplusNeitherOverflowsNorVanishes) {
+  ExpectNear(Eval(Op::kSoftplus, {Vec(kF32, {0, 1, -1, 1000, -80, kInf, -kInf, kNaN})}),
+             {0.6931471806, 1.3132616875, 0.3132616875, 1000, 1.804851387e-35, kInf, 0, kNaN},
+             kF32Close);
+}
+
 TEST(ElementwiseOps, ReluAndClampKeepNaN) {
   ExpectValues(Eval(Op::kRelu, {Vec(kF32, {-1, -0.0, 0x1p-149, 2, -kInf, kInf, kNaN})}),
                {0, 0, 0x1p-149, 2, 0, kInf, kNaN});
