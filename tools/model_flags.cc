@@ -1,0 +1,121 @@
+#include "tools/model_flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "ir/text.h"
+#include "passes/options_text.h"
+#include "tools/command.h"
+
+namespace duotone::tools {
+namespace {
+
+std::string FlagOf(std::string_view key) {
+  if (key == "dtype") return "--amp";
+  if (key == "device") return "--torch-device";
+  std::string flag = "--" + std::string(key);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+}  // namespace
+
+void ModelFlags::Declare(CLI::App& app) {
+  for (const passes::OptionKey& key : passes::OptionKeys()) {
+    const std::string name(key.name);
+    app.add_option_function<std::vector<std::string>>(
+           FlagOf(name),
+           [this, name](const std::vector<std::string>& values) {
+             for (const std::string& value : values) settings_.emplace_back(name, value);
+           },
+           std::string(key.doc))
+        ->type_name(std::string(key.values))
+        ->trigger_on_parse()
+        ->take_all()
+        ->group("Model");
+  }
+  app.add_option("--override", overrides_,
+                 "Precision of an op or of nodes by name: op:exp=deny, name:fc1/.*=allow (allow, "
+                 "infer, clear, deny)")
+      ->type_name("WHAT=TONE")
+      ->group("Model");
+  app.add_option("--bind", bindings_, "The value of a named size, for costs: B=128 (default: 1)")
+      ->type_name("NAME=SIZE")
+      ->group("Model");
+}
+
+absl::StatusOr<passes::PassOptions> ModelFlags::PassOptions() const {
+  passes::PassOptions options;
+  bool has_scale = false;
+  for (const auto& [key, value] : settings_) {
+    const bool of_optimizer = options.optimizers.empty() && key != "optimizer";
+    passes::PassOptions trial = options;
+    absl::Status status = passes::ParseOptions(absl::StrFormat("%s=%s", key, value), trial);
+    // An optimizer's flag before any --optimizer speaks of the default one.
+    if (!status.ok() && of_optimizer) {
+      trial = options;
+      status = passes::ParseOptions("optimizer=adamw", trial);
+      if (status.ok()) status = passes::ParseOptions(absl::StrFormat("%s=%s", key, value), trial);
+    }
+    if (!status.ok())
+      return UsageError(absl::StrFormat("%s: %s", FlagOf(key), std::string(status.message())));
+    options = std::move(trial);
+    has_scale = has_scale || key == "loss_scale";
+  }
+  for (const std::string& text : overrides_) {
+    if (text.rfind("op:", 0) != 0 && text.rfind("name:", 0) != 0) {
+      return UsageError(
+          absl::StrFormat("--override=%s: expected op:NAME=TONE or name:REGEX=TONE", text));
+    }
+    const absl::Status status = passes::ParseOptions(text, options);
+    if (!status.ok())
+      return UsageError(absl::StrFormat("--override: %s", std::string(status.message())));
+  }
+  if (options.autocast.dtype == DType::kF16 && !has_scale) {
+    options.loss_scale.kind = passes::LossScaleOptions::Kind::kDynamic;
+  }
+  if (options.optimizers.empty()) options.optimizers.emplace_back();
+  return options;
+}
+
+absl::StatusOr<ir::SizeBinding> ModelFlags::Binding() const {
+  ir::SizeBinding binding;
+  for (const std::string& text : bindings_) {
+    const size_t equals = text.find('=');
+    int64_t size = -1;
+    if (equals != std::string::npos) {
+      const char* end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data() + equals + 1, end, size);
+      if (error != std::errc() || stop != end) size = -1;
+    }
+    if (size < 0)
+      return UsageError(
+          absl::StrFormat("--bind=%s: expected NAME=SIZE with a size of at least 0", text));
+    const std::string name = text.substr(0, equals);
+    auto [it, is_new] = binding.try_emplace(name, size);
+    if (!is_new && it->second != size) {
+      return UsageError(
+          absl::StrFormat("--bind: %s is bound to %d and to %d", name, it->second, size));
+    }
+  }
+  return binding;
+}
+
+absl::StatusOr<std::unique_ptr<ir::Module>> ReadModel(const std::string& path) {
+  DUOTONE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, ir::ParseLimits().max_bytes));
+  DUOTONE_ASSIGN_OR_RETURN(std::unique_ptr<ir::Module> module,
+                           ir::Parse(text, path == "-" ? "<stdin>" : path));
+  DUOTONE_RETURN_IF_ERROR(ir::Verify(*module)).With("%s", path);
+  return module;
+}
+
+absl::Status WriteResult(const std::string& path, const std::string& text) {
+  if (!path.empty() && path != "-") return WriteFileAtomically(path, text);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace duotone::tools
