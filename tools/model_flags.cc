@@ -48,21 +48,18 @@ void ModelFlags::Declare(CLI::App& app) {
 }
 
 absl::StatusOr<passes::PassOptions> ModelFlags::PassOptions() const {
+  // Optimizer flags before the first --optimizer speak of that one, or of the default one.
+  auto settings = settings_;
+  auto first = std::find_if(settings.begin(), settings.end(),
+                            [](const auto& s) { return s.first == "optimizer"; });
+  if (first == settings.end()) first = settings.insert(settings.begin(), {"optimizer", "adamw"});
+  std::rotate(settings.begin(), first, first + 1);
   passes::PassOptions options;
   bool has_scale = false;
-  for (const auto& [key, value] : settings_) {
-    const bool of_optimizer = options.optimizers.empty() && key != "optimizer";
-    passes::PassOptions trial = options;
-    absl::Status status = passes::ParseOptions(absl::StrFormat("%s=%s", key, value), trial);
-    // An optimizer's flag before any --optimizer speaks of the default one.
-    if (!status.ok() && of_optimizer) {
-      trial = options;
-      status = passes::ParseOptions("optimizer=adamw", trial);
-      if (status.ok()) status = passes::ParseOptions(absl::StrFormat("%s=%s", key, value), trial);
-    }
+  for (const auto& [key, value] : settings) {
+    const absl::Status status = passes::ParseOptions(absl::StrFormat("%s=%s", key, value), options);
     if (!status.ok())
       return UsageError(absl::StrFormat("%s: %s", FlagOf(key), std::string(status.message())));
-    options = std::move(trial);
     has_scale = has_scale || key == "loss_scale";
   }
   for (const std::string& text : overrides_) {
@@ -77,7 +74,6 @@ absl::StatusOr<passes::PassOptions> ModelFlags::PassOptions() const {
   if (options.autocast.dtype == DType::kF16 && !has_scale) {
     options.loss_scale.kind = passes::LossScaleOptions::Kind::kDynamic;
   }
-  if (options.optimizers.empty()) options.optimizers.emplace_back();
   return options;
 }
 
