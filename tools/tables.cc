@@ -1,4 +1,5 @@
-// duotone devices | ops | passes | docs: what this build can do, and the tables behind the generated pages of docs/.
+// duotone devices | ops | passes | docs: what this build can do, and the tables behind the
+// generated pages of docs/.
 #include <cstdio>
 #include <memory>
 #include <thread>
@@ -33,8 +34,10 @@ absl::Status WritePages(const std::string& dir) {
 
 std::function<absl::Status()> DeclareDevices(CLI::App&) {
   return [] {
-    std::printf("cpu        %u hardware threads; matrix products by oneDNN, the rest by reference evaluation\n",
-                std::thread::hardware_concurrency());
+    std::printf(
+        "cpu        %u hardware threads; matrix products by oneDNN, the rest by reference "
+        "evaluation\n",
+        std::thread::hardware_concurrency());
     std::printf("reference  one thread, every node by the reference evaluator\n");
     return absl::OkStatus();
   };
