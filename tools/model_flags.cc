@@ -42,7 +42,7 @@ void ModelFlags::Declare(CLI::App& app) {
                  "infer, clear, deny)")
       ->type_name("WHAT=TONE")
       ->group("Model");
-  app.add_option("--bind", bindings_, "The value of a named size, for costs: B=128 (default: 1)")
+  app.add_option("--bind", bindings_, "The value of a named size, for costs: B=128 (default: 128)")
       ->type_name("NAME=SIZE")
       ->group("Model");
 }
