@@ -93,7 +93,9 @@ absl::Status RunExplain(const ExplainFlags& flags) {
   DUOTONE_ASSIGN_OR_RETURN(const ir::Graph* graph, Prepare(flags, options, *module));
   DUOTONE_ASSIGN_OR_RETURN(passes::PrecisionExplanation explanation,
                            passes::ExplainPrecision(*graph, options.autocast, binding));
-  if (!flags.node.empty()) DUOTONE_RETURN_IF_ERROR(KeepOnly(flags.node, explanation));
+  if (!flags.node.empty()) {
+    DUOTONE_RETURN_IF_ERROR(KeepOnly(flags.node, explanation));
+  }
   if (!flags.json.empty()) {
     DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, ToJson(explanation).dump(2) + "\n"));
     if (flags.json == "-") return absl::OkStatus();
