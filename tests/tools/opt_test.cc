@@ -1,0 +1,178 @@
+// duotone opt, explain and the table commands, and how every command treats bad usage and bad
+// files.
+#include <gmock/gmock.h>
+
+#include "nlohmann/json.hpp"
+#include "tests/tools/command_test.h"
+
+namespace duotone::tools {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class OptTest : public CommandTest {};
+
+constexpr char kSmall[] = R"(module @small {
+  param %w: f32[4, 2] = kaiming_uniform(fan_in=4)
+  graph @loss(%x: f32[B, 4], %y: i32[B]) {
+    %logits = matmul(%x, %w) : f32[B, 2]
+    %loss, %lse = cross_entropy(%logits, %y) : f32[], f32[B]
+    return loss=%loss, logits=%logits
+  }
+}
+)";
+
+TEST_F(OptTest, WithoutPassesTheTextIsPrintedBack) {
+  const CommandResult result = Run({"opt", Write("m.duo", kSmall)});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, kSmall);
+  EXPECT_EQ(Run({"opt"}, kSmall).out, kSmall);
+}
+
+TEST_F(OptTest, EveryTrainingStepReadsBackAsItself) {
+  for (const std::string model : {"mlp", "gpt"}) {
+    for (const std::string amp : {"off", "f16", "bf16"}) {
+      const std::vector<std::string> flags = {"--pipeline=train", "--amp=" + amp, "--verify-each"};
+      std::vector<std::string> args = {"opt", SourcePath("samples/models/" + model + ".duo"), "-o",
+                                       "step.duo"};
+      args.insert(args.end(), flags.begin(), flags.end());
+      const CommandResult first = Run(args);
+      ASSERT_EQ(first.exit_code, 0) << first.err;
+      const std::string text = Read("step.duo");
+      EXPECT_THAT(text, HasSubstr("graph @step("));
+      EXPECT_THAT(text, HasSubstr("adamw_update("));
+      EXPECT_THAT(text, amp == "off" ? Not(HasSubstr("origin=")) : HasSubstr("origin=\"autocast:"));
+      // Read and printed again, and even compiled again, it stays the same.
+      EXPECT_EQ(Run({"opt", "step.duo"}).out, text);
+      args = {"opt", "step.duo"};
+      args.insert(args.end(), flags.begin(), flags.end());
+      EXPECT_EQ(Run(args).out, text) << model << " " << amp;
+    }
+  }
+}
+
+TEST_F(OptTest, DumpsGoToStderr) {
+  const CommandResult result = Run(
+      {"opt", "--passes=autocast,dce", "--amp=f16", "--print-after=change", "--timing"}, kSmall);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("// after autocast, execution 0 (changed)\nmodule @small {"));
+  EXPECT_THAT(result.err, Not(HasSubstr("// after dce")));
+  EXPECT_THAT(result.out, StartsWith("module @small {"));
+}
+
+TEST_F(OptTest, BadUsageExitsWith2) {
+  const std::vector<std::vector<std::string>> calls = {
+      {},
+      {"nonsense"},
+      {"opt", "--nonsense"},
+      {"opt", "--passes=nonsense"},
+      {"opt", "--pipeline=nonsense"},
+      {"opt", "--passes=dce", "--pipeline=train"},
+      {"opt", "--amp=f8"},
+      {"opt", "--lr=fast"},
+      {"opt", "--override=op:nonsense=deny"},
+      {"opt", "--override=exp=deny"},
+      {"opt", "--bisect-limit=-1"},
+      {"explain"},
+      {"explain", "m.duo", "--bind=B"},
+      {"train"},
+      {"train", "m.duo"},
+      {"train", "m.duo", "--data=csv:x", "--epochs=0"},
+      {"train", "m.duo", "--data=csv:x", "--batch=-3"},
+      {"train", "m.duo", "--data=csv:x", "--resume"},
+      {"train", "m.duo", "--data=csv:x", "--dump=everything"},
+  };
+  Write("m.duo", kSmall);
+  for (const auto& call : calls) {
+    const CommandResult result = Run(call, kSmall);
+    EXPECT_EQ(result.exit_code, 2) << ::testing::PrintToString(call) << result.out << result.err;
+    EXPECT_FALSE(result.err.empty()) << ::testing::PrintToString(call);
+  }
+}
+
+TEST_F(OptTest, BadFilesExitWith1AndASentence) {
+  struct Case {
+    std::string text;
+    std::string message;
+  };
+  const Case cases[] = {
+      {"", "<stdin>:1:1"},
+      {"module @m {", "<stdin>:1:"},
+      {std::string("module @m\0{", 11), "<stdin>:1:"},
+      {"graph @g(%x: f32[4]) { %y = nonsense(%x) : f32[4] return %y }", "nonsense"},
+      {"graph @g(%x: f32[4]) { %y = neg(%z) : f32[4] return %y }", "%z"},
+      {"graph @g(%x: f32[4]) { %y = neg(%x) : f32[5] return %y }", "f32[5]"},
+      {"graph @g(%x: f32[-4]) { return %x }", "<stdin>:1:"},
+      {"graph @g(%x: f32[4294967296, 4294967296]) { return %x }", "<stdin>:1:"},
+      {"graph @g(%x: q7[4]) { return %x }", "q7"},
+      {"graph @g(%x: f32[4], %x: f32[4]) { return %x }", "%x"},
+  };
+  for (const Case& c : cases) {
+    const CommandResult result = Run({"opt"}, c.text);
+    EXPECT_EQ(result.exit_code, 1) << c.text << result.out;
+    EXPECT_THAT(result.err, StartsWith("duotone: ")) << c.text;
+    EXPECT_THAT(result.err, HasSubstr(c.message)) << c.text;
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_THAT(Run({"opt", "missing.duo"}).err, HasSubstr("cannot open missing.duo: No such file"));
+  EXPECT_EQ(Run({"opt", "missing.duo"}).exit_code, 1);
+}
+
+TEST_F(OptTest, AnOutputThatCannotBeWrittenIsAnError) {
+  const CommandResult result = Run({"opt", "-o", "/proc/nowhere/x.duo"}, kSmall);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("/proc/nowhere/x.duo"));
+}
+
+TEST_F(OptTest, ExplainGivesAReasonForEveryNode) {
+  const CommandResult result =
+      Run({"explain", Write("m.duo", kSmall), "--amp=f16", "--json=why.json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("logits"));
+  const auto json = nlohmann::json::parse(Read("why.json"));
+  EXPECT_EQ(json["schema"], 1);
+  ASSERT_FALSE(json["nodes"].empty());
+  for (const auto& node : json["nodes"]) {
+    EXPECT_FALSE(node["name"].get<std::string>().empty());
+    EXPECT_FALSE(node["op"].get<std::string>().empty());
+    EXPECT_FALSE(node["dtype"].get<std::string>().empty());
+    EXPECT_FALSE(node["rule"].get<std::string>().empty()) << node;
+    EXPECT_FALSE(node["reason"].get<std::string>().empty()) << node;
+  }
+  EXPECT_EQ(json["totals"]["casts"], 2);  // %x and %w
+  EXPECT_GT(json["totals"]["flops_low_share"], 0.5);
+  EXPECT_GT(json["totals"]["cast_bytes"], 0);
+}
+
+TEST_F(OptTest, ExplainOneNode) {
+  const CommandResult result = Run({"explain", Write("m.duo", kSmall), "%loss", "--amp=f16"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("loss"));
+  const CommandResult missing = Run({"explain", "m.duo", "%nonsense", "--amp=f16"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("no node %nonsense"));
+}
+
+TEST_F(OptTest, TablesAndHelpPrint) {
+  EXPECT_THAT(Run({"ops"}).out, HasSubstr("matmul"));
+  EXPECT_THAT(Run({"passes"}).out, HasSubstr("autocast"));
+  EXPECT_THAT(Run({"devices"}).out, HasSubstr("reference"));
+  EXPECT_THAT(Run({"--help"}).out, HasSubstr("train"));
+  EXPECT_THAT(Run({"train", "--help"}).out, HasSubstr("--loss-scale"));
+  EXPECT_THAT(Run({"--version"}).out, HasSubstr("duotone 0."));
+}
+
+TEST_F(OptTest, GeneratedPagesAreFresh) {
+  ASSERT_EQ(Run({"docs", "pages"}).exit_code, 0);
+  for (const std::string page : {"ops.md", "passes.md"}) {
+    std::filesystem::copy_file(SourcePath("docs/" + page), dir_ / page);
+    EXPECT_EQ(Read("pages/" + page), Read(page))
+        << "docs/" << page << " is stale: run `duotone docs docs`";
+  }
+}
+
+}  // namespace
+}  // namespace duotone::tools
