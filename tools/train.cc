@@ -167,8 +167,6 @@ absl::Status Trainer::CompileModel() {
     std::fprintf(stderr, "data: %s\n%scompiled in %.2f s\n", data_.description.c_str(),
                  report.text.c_str(), seconds);
   }
-  for (const std::string& warning : report.warnings)
-    std::fprintf(stderr, "warning: %s\n", warning.c_str());
   if (flags_.Dumps("graph")) {
     const std::string path = absl::StrCat(flags_.dump_dir, "/step.duo");
     DUOTONE_RETURN_IF_ERROR(WriteFileAtomically(path, session_->ir_text()));

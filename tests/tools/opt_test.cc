@@ -44,7 +44,7 @@ TEST_F(OptTest, EveryTrainingStepReadsBackAsItself) {
       const std::string text = Read("step.duo");
       EXPECT_THAT(text, HasSubstr("graph @step("));
       EXPECT_THAT(text, HasSubstr("adamw_update("));
-      EXPECT_THAT(text, amp == "off" ? Not(HasSubstr("origin=")) : HasSubstr("origin=\"autocast:"));
+      EXPECT_EQ(text.find("origin=\"autocast:") != std::string::npos, amp != "off");
       // Read and printed again, and even compiled again, it stays the same.
       EXPECT_EQ(Run({"opt", "step.duo"}).out, text);
       args = {"opt", "step.duo"};
