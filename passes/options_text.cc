@@ -62,6 +62,8 @@ absl::Status BeginOptimizer(PassOptions& o, std::string_view v) {
   OptimizerOptions optimizer;
   DUOTONE_RETURN_IF_ERROR((SetChoice<Kind, Kind>(
       optimizer.kind, v, {{"sgd", Kind::kSgd}, {"adam", Kind::kAdam}, {"adamw", Kind::kAdamW}})));
+  // As in PyTorch and the public API.
+  if (optimizer.kind == Kind::kAdamW) optimizer.weight_decay = 0.01;
   if (!o.optimizers.empty()) optimizer.name = absl::StrFormat("optimizer%d", o.optimizers.size());
   o.optimizers.push_back(std::move(optimizer));
   return absl::OkStatus();

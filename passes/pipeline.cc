@@ -19,6 +19,7 @@ constexpr PipelineStep kTrain[] = {
     {"autodiff", "after autocast: it needs the coloured forward graph"},
     {"loss-scale", "after autodiff: it rewrites gradients; the scale itself is always f32"},
     {"optimizer", "after loss-scale: updates take unscaled, guarded gradients"},
+    {"simplify", "again: the backward graph and the unscaling bring identities of their own"},
     {"sink-casts", "after the last pass that inserts casts: opposite casts meet"},
     {"fold-casts", "after sink-casts: pairs that have met are removed"},
     {"cse", "after fold-casts: equal casts of one value have one operand by now"},

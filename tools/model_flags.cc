@@ -37,6 +37,10 @@ void ModelFlags::Declare(CLI::App& app) {
         ->take_all()
         ->group("Model");
   }
+  app.add_option("--options", texts_,
+                 "The same as text, as in reproducers and text tests: 'dtype=f16 lr=0.1'")
+      ->type_name("TEXT")
+      ->group("Model");
   app.add_option("--override", overrides_,
                  "Precision of an op or of nodes by name: op:exp=deny, name:fc1/.*=allow (allow, "
                  "infer, clear, deny)")
@@ -61,6 +65,17 @@ absl::StatusOr<passes::PassOptions> ModelFlags::PassOptions() const {
     if (!status.ok())
       return UsageError(absl::StrFormat("%s: %s", FlagOf(key), std::string(status.message())));
     has_scale = has_scale || key == "loss_scale";
+  }
+  for (const std::string& text : texts_) {
+    if (options.optimizers.size() == 1 && text.find("optimizer=") != std::string::npos &&
+        std::none_of(settings_.begin(), settings_.end(),
+                     [](const auto& s) { return s.first == "optimizer"; })) {
+      options.optimizers.clear();  // the default makes way for the text's own
+    }
+    const absl::Status status = passes::ParseOptions(text, options);
+    if (!status.ok())
+      return UsageError(absl::StrFormat("--options: %s", std::string(status.message())));
+    has_scale = has_scale || text.find("loss_scale=") != std::string::npos;
   }
   for (const std::string& text : overrides_) {
     if (text.rfind("op:", 0) != 0 && text.rfind("name:", 0) != 0) {

@@ -33,6 +33,7 @@ class ModelFlags {
  private:
   std::vector<std::pair<std::string, std::string>>
       settings_;  // key and value, in the order of the command line
+  std::vector<std::string> texts_;
   std::vector<std::string> overrides_;
   std::vector<std::string> bindings_;
 };
