@@ -1,4 +1,5 @@
-// Checks of our own invariants. What a user can cause is an absl::Status (base/status.h), never a CHECK.
+// Checks of our own invariants. What a user can cause is an absl::Status (base/status.h), never a
+// CHECK.
 //
 //   DUOTONE_CHECK(users.empty()) << "node %" << name;
 #ifndef DUOTONE_BASE_CHECK_H_
@@ -29,9 +30,9 @@ struct CheckVoidify {
 
 }  // namespace duotone
 
-#define DUOTONE_CHECK(condition)                            \
-  (condition) ? (void)0                                     \
-              : ::duotone::CheckVoidify() &                 \
+#define DUOTONE_CHECK(condition)            \
+  (condition) ? (void)0                     \
+              : ::duotone::CheckVoidify() & \
                     ::duotone::CheckFailure(__FILE__, __LINE__, #condition).stream()
 
 #endif  // DUOTONE_BASE_CHECK_H_

@@ -9,7 +9,8 @@ namespace duotone {
 namespace {
 
 #if defined(__x86_64__)
-// F16C quiets NaNs, keeps their payload, rounds to nearest even and keeps subnormals, as ToF32 and ToF16 do.
+// F16C quiets NaNs, keeps their payload, rounds to nearest even and keeps subnormals, as ToF32 and
+// ToF16 do.
 __attribute__((target("avx,f16c"))) size_t WidenF16C(const F16* from, float* to, size_t count) {
   size_t i = 0;
   for (; i + 8 <= count; i += 8) {

@@ -1,8 +1,8 @@
 // IEEE half precision (f16) and bfloat16 (bf16): conversions from and to f32.
 //
-// Narrowing rounds to nearest, ties to even, and never saturates: a finite value of at least 65520 becomes an
-// f16 infinity, so that an overflow reaches the loss scaler. NaN stays NaN (quiet, sign kept); subnormals are
-// kept in both directions.
+// Narrowing rounds to nearest, ties to even, and never saturates: a finite value of at least 65520
+// becomes an f16 infinity, so that an overflow reaches the loss scaler. NaN stays NaN (quiet, sign
+// kept); subnormals are kept in both directions.
 #ifndef DUOTONE_BASE_FLOAT16_H_
 #define DUOTONE_BASE_FLOAT16_H_
 
@@ -40,7 +40,8 @@ inline F16 ToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  // Subnormal results: adding 0.5 lines the last kept bit up with the last bit of the sum, which rounds it.
+  // Subnormal results: adding 0.5 lines the last kept bit up with the last bit of the sum, which
+  // rounds it.
   const uint32_t small =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
   // Normal results: re-bias, add half of the last place less one, plus one if that place is odd.
@@ -59,7 +60,8 @@ inline BF16 ToBF16(float value) {
   return BF16{static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x0040u : rounded)};
 }
 
-// Whole arrays, as fast as the CPU allows (F16C where it has it); bit for bit what the functions above give.
+// Whole arrays, as fast as the CPU allows (F16C where it has it); bit for bit what the functions
+// above give.
 void ConvertToF32(const F16* from, float* to, size_t count);
 void ConvertToF32(const BF16* from, float* to, size_t count);
 void ConvertFromF32(const float* from, F16* to, size_t count);

@@ -1,5 +1,5 @@
-// Errors as sentences with values: absl::Status made by printf-style constructors, and the macros that
-// pass them on.
+// Errors as sentences with values: absl::Status made by printf-style constructors, and the macros
+// that pass them on.
 //
 //   return InvalidArgument("reduce_sum: axis %d is outside [0, %d)", axis, rank);
 //   DUOTONE_RETURN_IF_ERROR(pass.Run(graph, context)).With("pass %s", pass.name());
@@ -65,9 +65,9 @@ class StatusBuilder {
   template <typename... Args>
   StatusBuilder& With(const absl::FormatSpec<Args...>& format, const Args&... args) {
     if (!status_.ok()) {
-      status_ = absl::Status(status_.code(),
-                             absl::StrFormat("%s: %s", absl::StrFormat(format, args...),
-                                             std::string(status_.message())));
+      status_ =
+          absl::Status(status_.code(), absl::StrFormat("%s: %s", absl::StrFormat(format, args...),
+                                                       std::string(status_.message())));
     }
     return *this;
   }
@@ -84,10 +84,11 @@ class StatusBuilder {
 
 }  // namespace duotone
 
-// Returns from the enclosing function if `expr` (Status or StatusOr) is an error; `.With(...)` may follow.
-#define DUOTONE_RETURN_IF_ERROR(expr)                                           \
+// Returns from the enclosing function if `expr` (Status or StatusOr) is an error; `.With(...)` may
+// follow.
+#define DUOTONE_RETURN_IF_ERROR(expr)                                                       \
   if (::duotone::StatusBuilder duotone_status_builder(expr); duotone_status_builder.ok()) { \
-  } else /* NOLINT */                                                           \
+  } else /* NOLINT */                                                                       \
     return duotone_status_builder
 
 #define DUOTONE_STATUS_CONCAT_INNER_(a, b) a##b

@@ -11,14 +11,13 @@
 
 // Elementwise ops with one operand and no attributes: a new one is one word here. V(name), as in
 // ir/op_list.h.
-#define DUOTONE_UNARY_FUNCTIONS(V)                                                           \
-  V(Neg)                                                                                     \
-  V(Abs)                                                                                     \
-  V(Exp)                                                                                     \
-  V(Log)                                                                                     \
-  V(Sqrt)                                                                                    \
-  V(Rsqrt) V(Tanh) V(Sigmoid) V(Softplus) V(Erf) V(Relu) V(Silu) V(StopGradient) V(IsFinite) \
-      V(Not)
+#define DUOTONE_UNARY_FUNCTIONS(V) \
+  V(Neg)                           \
+  V(Abs)                           \
+  V(Exp)                           \
+  V(Log)                           \
+  V(Sqrt)                          \
+  V(Rsqrt) V(Tanh) V(Sigmoid) V(Softplus) V(Erf) V(Relu) V(Silu) V(StopGradient) V(IsFinite) V(Not)
 
 // Elementwise ops with two operands, which are promoted and broadcast; either may be a number.
 #define DUOTONE_BINARY_FUNCTIONS(V) \

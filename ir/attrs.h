@@ -1,9 +1,11 @@
-// The attributes of ops: one struct per kind, each described once by its field list. The printer, the parser,
-// equality, hashing and docs/ops.md are folds over that list (ir/attrs.cc, ir/printer.cc, ir/parser.cc); none has
-// a case per op. A new kind is a struct here plus its name in DUOTONE_ATTR_KINDS.
+// The attributes of ops: one struct per kind, each described once by its field list. The printer,
+// the parser, equality, hashing and docs/ops.md are folds over that list (ir/attrs.cc,
+// ir/printer.cc, ir/parser.cc); none has a case per op. A new kind is a struct here plus its name
+// in DUOTONE_ATTR_KINDS.
 //
-// A field whose value equals its default is not printed. A field of type ResultType or ResultShape is never printed: it is
-// the type (or shape) after the colon, for ops whose result does not follow from their operands.
+// A field whose value equals its default is not printed. A field of type ResultType or ResultShape
+// is never printed: it is the type (or shape) after the colon, for ops whose result does not follow
+// from their operands.
 #ifndef DUOTONE_IR_ATTRS_H_
 #define DUOTONE_IR_ATTRS_H_
 
@@ -21,8 +23,9 @@
 
 namespace duotone::ir {
 
-// The value of a constant: one number for every element, or one number per element in row-major order. Integers
-// are kept apart from floating-point numbers so that every i64 is exact; bool is stored as integers 0 and 1.
+// The value of a constant: one number for every element, or one number per element in row-major
+// order. Integers are kept apart from floating-point numbers so that every i64 is exact; bool is
+// stored as integers 0 and 1.
 struct Literal {
   std::variant<std::vector<double>, std::vector<int64_t>> values = std::vector<double>{0.0};
 
@@ -34,7 +37,8 @@ struct Literal {
   bool is_splat() const { return size() == 1; }
   // Element i (any i for a splat) as a double.
   double AsDouble(size_t i) const {
-    return std::visit([&](const auto& v) { return static_cast<double>(v[is_splat() ? 0 : i]); }, values);
+    return std::visit([&](const auto& v) { return static_cast<double>(v[is_splat() ? 0 : i]); },
+                      values);
   }
   // Bitwise equality: NaN equals itself, 0 differs from -0.
   friend bool operator==(const Literal& a, const Literal& b);
@@ -102,8 +106,8 @@ struct TransposeAttrs {
   static constexpr auto kFields = std::make_tuple(Field{"perm", &TransposeAttrs::perm});
 };
 
-// broadcast: axis i of the operand becomes axis dims[i] of the result; dims increases; an operand axis of size 1
-// may meet any size.
+// broadcast: axis i of the operand becomes axis dims[i] of the result; dims increases; an operand
+// axis of size 1 may meet any size.
 struct BroadcastAttrs {
   Ints dims;
   ResultShape result;
@@ -111,7 +115,8 @@ struct BroadcastAttrs {
                                                   Field{"result", &BroadcastAttrs::result});
 };
 
-// slice: elements starts[i], starts[i] + strides[i], ... below limits[i]. Empty strides mean 1 everywhere.
+// slice: elements starts[i], starts[i] + strides[i], ... below limits[i]. Empty strides mean 1
+// everywhere.
 struct SliceAttrs {
   Ints starts;
   Shape limits;
@@ -121,7 +126,8 @@ struct SliceAttrs {
                       Field{"strides", &SliceAttrs::strides});
 };
 
-// pad: low[i] elements before and high[i] after each axis, and interior[i] between neighbours (empty: none).
+// pad: low[i] elements before and high[i] after each axis, and interior[i] between neighbours
+// (empty: none).
 struct PadAttrs {
   Ints low;
   Ints high;
@@ -146,15 +152,15 @@ struct SoftmaxAttrs {
       std::make_tuple(Field{"axis", &SoftmaxAttrs::axis}, Field{"out", &SoftmaxAttrs::out});
 };
 
-// reduce_*, logsumexp: `axes` is sorted and not empty unless the operand is a scalar; reductions accumulate in f32
-// (f64 for f64) whatever `out` is.
+// reduce_*, logsumexp: `axes` is sorted and not empty unless the operand is a scalar; reductions
+// accumulate in f32 (f64 for f64) whatever `out` is.
 struct ReduceAttrs {
   Ints axes;
   bool keep_dims = false;
   std::optional<DType> out;
   static constexpr auto kFields =
-      std::make_tuple(Field{"axes", &ReduceAttrs::axes}, Field{"keep_dims", &ReduceAttrs::keep_dims},
-                      Field{"out", &ReduceAttrs::out});
+      std::make_tuple(Field{"axes", &ReduceAttrs::axes},
+                      Field{"keep_dims", &ReduceAttrs::keep_dims}, Field{"out", &ReduceAttrs::out});
 };
 
 // matmul: over the last two axes; accumulation is in f32 (f64 for f64) whatever `out` is.
@@ -162,9 +168,9 @@ struct MatMulAttrs {
   bool transpose_a = false;
   bool transpose_b = false;
   std::optional<DType> out;
-  static constexpr auto kFields =
-      std::make_tuple(Field{"transpose_a", &MatMulAttrs::transpose_a},
-                      Field{"transpose_b", &MatMulAttrs::transpose_b}, Field{"out", &MatMulAttrs::out});
+  static constexpr auto kFields = std::make_tuple(Field{"transpose_a", &MatMulAttrs::transpose_a},
+                                                  Field{"transpose_b", &MatMulAttrs::transpose_b},
+                                                  Field{"out", &MatMulAttrs::out});
 };
 
 struct LayerNormAttrs {
@@ -220,9 +226,9 @@ struct SgdAttrs {
   double momentum = 0.0;
   bool nesterov = false;
   double weight_decay = 0.0;
-  static constexpr auto kFields =
-      std::make_tuple(Field{"momentum", &SgdAttrs::momentum}, Field{"nesterov", &SgdAttrs::nesterov},
-                      Field{"weight_decay", &SgdAttrs::weight_decay});
+  static constexpr auto kFields = std::make_tuple(Field{"momentum", &SgdAttrs::momentum},
+                                                  Field{"nesterov", &SgdAttrs::nesterov},
+                                                  Field{"weight_decay", &SgdAttrs::weight_decay});
 };
 
 // adam_update (weight decay added to the gradient) and adamw_update (decoupled).
@@ -231,12 +237,13 @@ struct AdamAttrs {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.0;
-  static constexpr auto kFields =
-      std::make_tuple(Field{"beta1", &AdamAttrs::beta1}, Field{"beta2", &AdamAttrs::beta2},
-                      Field{"eps", &AdamAttrs::eps}, Field{"weight_decay", &AdamAttrs::weight_decay});
+  static constexpr auto kFields = std::make_tuple(
+      Field{"beta1", &AdamAttrs::beta1}, Field{"beta2", &AdamAttrs::beta2},
+      Field{"eps", &AdamAttrs::eps}, Field{"weight_decay", &AdamAttrs::weight_decay});
 };
 
-// update_loss_scale: PyTorch's GradScaler arithmetic. min_scale 0 and max_scale inf mean no floor and no ceiling.
+// update_loss_scale: PyTorch's GradScaler arithmetic. min_scale 0 and max_scale inf mean no floor
+// and no ceiling.
 struct LossScaleAttrs {
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
@@ -254,24 +261,24 @@ struct LossScaleAttrs {
 // learning_rate: the rate at a step; see the op's row. `schedule` is constant, linear or cosine.
 struct ScheduleAttrs {
   std::string schedule = "constant";
-  double base = 1e-3;       // the rate after warm-up
-  double final = 0.0;       // the rate at total_steps, for linear and cosine
+  double base = 1e-3;        // the rate after warm-up
+  double final = 0.0;        // the rate at total_steps, for linear and cosine
   int64_t warmup_steps = 0;  // linear from 0
   int64_t total_steps = 0;   // the schedule's own length
-  static constexpr auto kFields =
-      std::make_tuple(Field{"schedule", &ScheduleAttrs::schedule}, Field{"base", &ScheduleAttrs::base},
-                      Field{"final", &ScheduleAttrs::final},
-                      Field{"warmup_steps", &ScheduleAttrs::warmup_steps},
-                      Field{"total_steps", &ScheduleAttrs::total_steps});
+  static constexpr auto kFields = std::make_tuple(
+      Field{"schedule", &ScheduleAttrs::schedule}, Field{"base", &ScheduleAttrs::base},
+      Field{"final", &ScheduleAttrs::final}, Field{"warmup_steps", &ScheduleAttrs::warmup_steps},
+      Field{"total_steps", &ScheduleAttrs::total_steps});
 };
 
 // Alphabetical.
 #define DUOTONE_ATTR_KINDS(V)                                                                      \
-  V(AdamAttrs) V(AxisAttrs) V(BroadcastAttrs) V(CastAttrs) V(ClampAttrs) V(ConstantAttrs)          \
-  V(CrossEntropyAttrs) V(DropoutAttrs) V(GeluAttrs) V(IotaAttrs) V(LayerNormAttrs)                 \
-  V(LossScaleAttrs) V(MatMulAttrs) V(NormalAttrs) V(PadAttrs) V(ReduceAttrs) V(ReshapeAttrs)       \
-  V(ScheduleAttrs) V(SgdAttrs) V(SizeOfAttrs) V(SliceAttrs) V(SoftmaxAttrs) V(TransposeAttrs)      \
-  V(UniformAttrs)
+  V(AdamAttrs)                                                                                     \
+  V(AxisAttrs)                                                                                     \
+  V(BroadcastAttrs) V(CastAttrs) V(ClampAttrs) V(ConstantAttrs) V(CrossEntropyAttrs)               \
+      V(DropoutAttrs) V(GeluAttrs) V(IotaAttrs) V(LayerNormAttrs) V(LossScaleAttrs) V(MatMulAttrs) \
+          V(NormalAttrs) V(PadAttrs) V(ReduceAttrs) V(ReshapeAttrs) V(ScheduleAttrs) V(SgdAttrs)   \
+              V(SizeOfAttrs) V(SliceAttrs) V(SoftmaxAttrs) V(TransposeAttrs) V(UniformAttrs)
 
 #define DUOTONE_ATTR_COMMA_(kind) , kind
 using Attrs = std::variant<NoAttrs DUOTONE_ATTR_KINDS(DUOTONE_ATTR_COMMA_)>;
@@ -298,7 +305,8 @@ template <typename Fn>
 void ForEachField(const Attrs& attrs, Fn&& fn) {
   std::visit(
       [&](const auto& a) {
-        std::apply([&](const auto&... field) { (fn(field.name, a.*(field.member)), ...); }, a.kFields);
+        std::apply([&](const auto&... field) { (fn(field.name, a.*(field.member)), ...); },
+                   a.kFields);
       },
       attrs);
 }
@@ -307,7 +315,8 @@ template <typename Fn>
 void ForEachField(Attrs& attrs, Fn&& fn) {
   std::visit(
       [&](auto& a) {
-        std::apply([&](const auto&... field) { (fn(field.name, a.*(field.member)), ...); }, a.kFields);
+        std::apply([&](const auto&... field) { (fn(field.name, a.*(field.member)), ...); },
+                   a.kFields);
       },
       attrs);
 }

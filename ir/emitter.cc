@@ -28,8 +28,8 @@ Value Emitter::Cast(Value value, DType dtype, std::string_view name) {
 
 Value Emitter::Constant(const Type& type, double number, std::string_view name) {
   ConstantAttrs attrs;
-  attrs.value = IsFloat(type.dtype) ? Literal::Float(number)
-                                    : Literal::Int(static_cast<int64_t>(number));
+  attrs.value =
+      IsFloat(type.dtype) ? Literal::Float(number) : Literal::Int(static_cast<int64_t>(number));
   attrs.result.type = type;
   return Emit(Op::kConstant, {}, std::move(attrs), name);
 }

@@ -1,5 +1,5 @@
-// Inserts nodes at one place of a graph, for passes and gradient functions: operand types are right by construction there, so a
-// failed inference is a bug of ours (CHECK), not a Status.
+// Inserts nodes at one place of a graph, for passes and gradient functions: operand types are right
+// by construction there, so a failed inference is a bug of ours (CHECK), not a Status.
 #ifndef DUOTONE_IR_EMITTER_H_
 #define DUOTONE_IR_EMITTER_H_
 
@@ -19,7 +19,8 @@ class Emitter {
   Graph& graph() const { return graph_; }
   NodeInfo& info() { return info_; }
   void set_before(Node* before) { before_ = before; }
-  // Names of new nodes: "<prefix>.<op>" made unique, or the name passed to Emit. Empty: the op's name.
+  // Names of new nodes: "<prefix>.<op>" made unique, or the name passed to Emit. Empty: the op's
+  // name.
   void set_name_prefix(std::string prefix) { prefix_ = std::move(prefix); }
 
   Node* EmitNode(Op op, llvm::ArrayRef<Value> operands, Attrs attrs, std::string_view name = "");
@@ -43,7 +44,9 @@ class Emitter {
   Value ConstantLike(Value like, double number) { return Constant(like.type(), number); }
   // A scalar (or a tensor whose axes map to `dims`) repeated to `shape`; itself if nothing changes.
   Value Broadcast(Value value, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<Dim> shape);
-  Value BroadcastScalar(Value value, llvm::ArrayRef<Dim> shape) { return Broadcast(value, {}, shape); }
+  Value BroadcastScalar(Value value, llvm::ArrayRef<Dim> shape) {
+    return Broadcast(value, {}, shape);
+  }
   Value Reshape(Value value, llvm::ArrayRef<Dim> shape);
   Value Transpose(Value value, llvm::ArrayRef<int64_t> perm);
   // Sums over `axes`; f32 (or f64) inside, result in `out` (default: the operand's dtype).

@@ -1,9 +1,10 @@
-// Reference evaluation of one node on host memory: the semantics of every op under docs/numerics.md, and the oracle of every
-// other backend. Operands are read into f32 (f64 stays f64, integers stay integers), the op is exact in that type with
-// f32 or wider accumulation, and the result is rounded once, to nearest even.
+// Reference evaluation of one node on host memory: the semantics of every op under
+// docs/numerics.md, and the oracle of every other backend. Operands are read into f32 (f64 stays
+// f64, integers stay integers), the op is exact in that type with f32 or wider accumulation, and
+// the result is rounded once, to nearest even.
 //
-// Evaluation never allocates: the caller provides all memory, including scratch, so that the CPU device can run a planned
-// step without touching the heap.
+// Evaluation never allocates: the caller provides all memory, including scratch, so that the CPU
+// device can run a planned step without touching the heap.
 #ifndef DUOTONE_IR_EVAL_H_
 #define DUOTONE_IR_EVAL_H_
 
@@ -33,15 +34,16 @@ struct TensorView {
   }
 };
 
-// What random numbers are keyed by, beside the node's id and the element's index (docs/numerics.md).
+// What random numbers are keyed by, beside the node's id and the element's index
+// (docs/numerics.md).
 struct RandomKey {
   uint64_t seed = 0;
   int64_t step = 0;
   int64_t micro_batch = 0;
 };
 
-// The first data-dependent error of an evaluation (an index out of range); later ones are dropped. Safe to use from
-// several threads; reporting does not allocate.
+// The first data-dependent error of an evaluation (an index out of range); later ones are dropped.
+// Safe to use from several threads; reporting does not allocate.
 class EvalError {
  public:
   enum class Kind : int { kNone, kIndexOutOfRange };
@@ -80,12 +82,13 @@ struct EvalCall {
   EvalError* error = nullptr;  // never null when run
 };
 
-// How an op is evaluated. Work is a number of independent items; any split of [0, items) into ranges, run in any order or
-// in parallel, gives the same bits.
+// How an op is evaluated. Work is a number of independent items; any split of [0, items) into
+// ranges, run in any order or in parallel, gives the same bits.
 struct Evaluation {
   void (*run)(const EvalCall& call, int64_t begin, int64_t end) = nullptr;
-  int64_t (*items)(const EvalCall& call) = nullptr;          // null: one item
-  int64_t (*scratch_bytes)(const EvalCall& call) = nullptr;  // null: none; data pointers are not set when called
+  int64_t (*items)(const EvalCall& call) = nullptr;  // null: one item
+  int64_t (*scratch_bytes)(const EvalCall& call) =
+      nullptr;  // null: none; data pointers are not set when called
 };
 
 }  // namespace duotone::ir

@@ -1,9 +1,11 @@
-// What an op's gradient function sees: the node, the gradients of its results, and an emitter for the backward nodes.
+// What an op's gradient function sees: the node, the gradients of its results, and an emitter for
+// the backward nodes.
 //
-// A gradient has the shape of its value. Its dtype is the value's storage dtype, except where passes/autodiff asks for a
-// wider one through grad_dtype(i): where the gradient goes into an fp32 master or is summed over several uses, an op whose
-// product can be written in f32 at no cost (matmul, reduce_sum) does so. Functions that cannot simply give the storage
-// dtype; autodiff inserts the cast.
+// A gradient has the shape of its value. Its dtype is the value's storage dtype, except where
+// passes/autodiff asks for a wider one through grad_dtype(i): where the gradient goes into an fp32
+// master or is summed over several uses, an op whose product can be written in f32 at no cost
+// (matmul, reduce_sum) does so. Functions that cannot simply give the storage dtype; autodiff
+// inserts the cast.
 #ifndef DUOTONE_IR_GRAD_H_
 #define DUOTONE_IR_GRAD_H_
 
@@ -50,7 +52,8 @@ class GradContext {
 
 // An error that names the op, node and source line: the op has no derivative and lies on the path.
 absl::Status NotDifferentiable(GradContext& ctx);
-// Leaves every operand's gradient unset: the derivative is zero almost everywhere (comparisons, argmax's callers excepted).
+// Leaves every operand's gradient unset: the derivative is zero almost everywhere (comparisons,
+// argmax's callers excepted).
 absl::Status StopsGradient(GradContext& ctx);
 
 }  // namespace duotone::ir

@@ -1,7 +1,9 @@
-// The IR: a Module owns a state table and graphs; a Graph is SSA, functional and multi-result. See docs/ir.md.
+// The IR: a Module owns a state table and graphs; a Graph is SSA, functional and multi-result. See
+// docs/ir.md.
 //
-// A graph's node list is always in topological order, so passes walk it forwards or backwards without sorting. Passes
-// collect first and edit afterwards; Node pointers stay valid until the node is erased.
+// A graph's node list is always in topological order, so passes walk it forwards or backwards
+// without sorting. Passes collect first and edit afterwards; Node pointers stay valid until the
+// node is erased.
 #ifndef DUOTONE_IR_GRAPH_H_
 #define DUOTONE_IR_GRAPH_H_
 
@@ -71,7 +73,8 @@ class Node {
   llvm::ArrayRef<Type> types() const { return types_; }
   const std::string& name(int i = 0) const { return names_[i]; }
 
-  // The stable id that random numbers key on: the FNV-1a hash of the first name, unless given otherwise.
+  // The stable id that random numbers key on: the FNV-1a hash of the first name, unless given
+  // otherwise.
   uint64_t id() const { return id_; }
   void set_id(uint64_t id) { id_ = id; }
 
@@ -82,7 +85,8 @@ class Node {
   // The nodes that read a result of this node, once per operand.
   llvm::ArrayRef<Node*> users() const { return users_; }
 
-  // "(mlp.cc:14, node %h)", or "(node %h)" without a location: the place at the end of an error message.
+  // "(mlp.cc:14, node %h)", or "(node %h)" without a location: the place at the end of an error
+  // message.
   std::string Place() const;
 
  private:
@@ -99,10 +103,12 @@ class Node {
   std::list<std::unique_ptr<Node>>::iterator position_;
 };
 
-// How a state entry gets its first value; the kinds and their arguments are the table in ir/initializer.h.
+// How a state entry gets its first value; the kinds and their arguments are the table in
+// ir/initializer.h.
 struct Initializer {
   std::string kind = "zeros";
-  llvm::SmallVector<std::pair<std::string, double>, 2> args;  // in the kind's order; defaults left out
+  llvm::SmallVector<std::pair<std::string, double>, 2>
+      args;            // in the kind's order; defaults left out
   std::string source;  // kind cast_of (derived state): the entry it is a copy of
   friend bool operator==(const Initializer&, const Initializer&) = default;
 };
@@ -127,8 +133,8 @@ struct Output {
   Value value;
 };
 
-// `update %entry = %next guard=%ok`: the entry's value after the graph has run. All reads in the graph see the old
-// value. With a guard (bool[]), nothing happens where it is false.
+// `update %entry = %next guard=%ok`: the entry's value after the graph has run. All reads in the
+// graph see the old value. With a guard (bool[]), nothing happens where it is false.
 struct Update {
   const StateEntry* entry = nullptr;
   Value next;
@@ -169,8 +175,9 @@ class Graph {
   struct Spec {
     Op op;
     llvm::SmallVector<Value, 3> operands;
-    Attrs attrs;                                // default: DefaultAttrs of the op
-    llvm::SmallVector<std::string, 1> names;    // one per result; missing ones are made from the op's name
+    Attrs attrs;  // default: DefaultAttrs of the op
+    llvm::SmallVector<std::string, 1>
+        names;  // one per result; missing ones are made from the op's name
     NodeInfo info;
     std::optional<uint64_t> id;
   };
@@ -233,7 +240,8 @@ class Module {
 
   const std::string& name() const { return name_; }
 
-  // Adds an entry; the name must be free among the state entries and unused as a value name in every graph.
+  // Adds an entry; the name must be free among the state entries and unused as a value name in
+  // every graph.
   absl::StatusOr<const StateEntry*> AddState(StateEntry entry);
   const StateEntry* FindState(std::string_view name) const;
   const std::vector<std::unique_ptr<StateEntry>>& state() const { return state_; }
@@ -256,8 +264,8 @@ class Module {
   std::vector<std::unique_ptr<Graph>> graphs_;
 };
 
-// Replaces named sizes by numbers in all types and attributes of the graph. Every named size must be bound to a size of at
-// least 0; names that do not occur are ignored.
+// Replaces named sizes by numbers in all types and attributes of the graph. Every named size must
+// be bound to a size of at least 0; names that do not occur are ignored.
 absl::Status BindSizes(Graph& graph, const SizeBinding& binding);
 // The named sizes that occur in the graph's inputs, sorted.
 std::vector<std::string> NamedSizes(const Graph& graph);

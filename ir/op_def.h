@@ -27,15 +27,17 @@ inline constexpr int kVariadic = 1 << 20;
 
 using Types = llvm::SmallVector<Type, 2>;
 
-// Result types from operand types. Normalises `attrs` (negative axes become positive). The error is a sentence without the
-// op's name: the caller (InferTypes) puts "matmul: " in front.
+// Result types from operand types. Normalises `attrs` (negative axes become positive). The error is
+// a sentence without the op's name: the caller (InferTypes) puts "matmul: " in front.
 using InferFn = absl::StatusOr<Types> (*)(llvm::ArrayRef<Type> operands, Attrs& attrs);
 
-// Emits the nodes that compute the gradients of the operands; see ir/grad.h. Two explicit choices stand beside real ones:
-// NotDifferentiable (an error if the op lies on a path that is differentiated) and StopsGradient (zero almost everywhere).
+// Emits the nodes that compute the gradients of the operands; see ir/grad.h. Two explicit choices
+// stand beside real ones: NotDifferentiable (an error if the op lies on a path that is
+// differentiated) and StopsGradient (zero almost everywhere).
 using GradFn = absl::Status (*)(GradContext& ctx);
 
-// What autocast may do with an op in one 16-bit type (amp.md C6; the classes are TensorFlow grappler's).
+// What autocast may do with an op in one 16-bit type (amp.md C6; the classes are TensorFlow
+// grappler's).
 enum class Tone : uint8_t {
   kUnset,  // rejected by the table's static_assert
   kAllow,  // worth 16 bits and safe: matmul
@@ -49,12 +51,12 @@ std::string_view ToneName(Tone tone);
 // PyTorch's autocast category of the op (amp.md A1.1 to A1.3).
 enum class TorchCategory : uint8_t {
   kUnset,
-  kLower,          // lower_precision_fp: operands cast to the autocast dtype
-  kFp32,           // operands cast to f32
+  kLower,            // lower_precision_fp: operands cast to the autocast dtype
+  kFp32,             // operands cast to f32
   kFp32SetOptDType,  // operands left as they are, result f32
-  kPromote,        // operands cast to the widest of them
-  kBanned,         // an error
-  kUnlisted,       // runs in the type its operands define, with native promotion
+  kPromote,          // operands cast to the widest of them
+  kBanned,           // an error
+  kUnlisted,         // runs in the type its operands define, with native promotion
 };
 std::string_view TorchCategoryName(TorchCategory category);
 
@@ -88,8 +90,8 @@ class OperandSet {
   uint32_t bits_ = 0;
 };
 
-// In which operands the op is linear, for the scale exponents of passes/loss_scale; s > 0 is enough, so that relu, abs and max
-// are in:
+// In which operands the op is linear, for the scale exponents of passes/loss_scale; s > 0 is
+// enough, so that relu, abs and max are in:
 //   joint  f(s*a, s*b) = s*f(a, b): add, select, concat, reduce_sum
 //   each   f(s*a, b) = f(a, s*b) = s*f(a, b): mul, matmul, and ops linear in one operand
 struct Linearity {
@@ -99,13 +101,14 @@ struct Linearity {
 };
 inline constexpr Linearity kNonLinear{};
 
-// Work of one node with static types: floating-point operations (a multiply-add counts 2) and bytes moved, each operand and
-// result once.
+// Work of one node with static types: floating-point operations (a multiply-add counts 2) and bytes
+// moved, each operand and result once.
 struct Cost {
   double flops = 0;
   double bytes = 0;
 };
-using CostFn = Cost (*)(llvm::ArrayRef<Type> operands, llvm::ArrayRef<Type> results, const Attrs& attrs);
+using CostFn = Cost (*)(llvm::ArrayRef<Type> operands, llvm::ArrayRef<Type> results,
+                        const Attrs& attrs);
 
 // Which kernel family of design.md section 7 executes the op.
 enum class Lower : uint8_t {
@@ -129,18 +132,19 @@ struct OpDef {
   Op op;
   std::string_view name;  // text form
   Arity operands;
-  AttrKind attrs;         // which attribute struct
+  AttrKind attrs;  // which attribute struct
   InferFn infer;
   GradFn grad;
   Precision precision;
-  OperandSet keeps_f32;   // operands that autocast never narrows: norm parameters and statistics
+  OperandSet keeps_f32;  // operands that autocast never narrows: norm parameters and statistics
   Linearity linear;
   bool (*linear_if)(const Attrs& attrs) = nullptr;  // null: `linear` holds for all attributes
   CostFn cost;
-  Evaluation eval;        // the host reference; the oracle of every other backend
+  Evaluation eval;  // the host reference; the oracle of every other backend
   Lower lower;
-  std::string_view example;  // a complete graph on one line, see op_table.cc; none for input and state
-  std::string_view doc;      // one sentence, becomes docs/ops.md
+  std::string_view
+      example;           // a complete graph on one line, see op_table.cc; none for input and state
+  std::string_view doc;  // one sentence, becomes docs/ops.md
   // The result is the operand's bytes under another shape, where their dtypes are equal: reshape,
   // cast, stop_gradient. Code generation then gives both the same memory.
   bool keeps_bytes = false;

@@ -13,7 +13,8 @@
 namespace duotone::ir {
 
 struct PrintOptions {
-  // Text for a trailing "// ..." comment behind a node; null or "" prints none. Comments are not read back.
+  // Text for a trailing "// ..." comment behind a node; null or "" prints none. Comments are not
+  // read back.
   std::function<std::string(const Node&)> annotate;
   // Leave out the {loc=..., scope=...} part (for humans; such a text is still an input).
   bool attributes = true;
@@ -32,12 +33,15 @@ struct ParseLimits {
   size_t max_literal_elements = 1 << 20;
 };
 
-// Parses a module, or bare graphs (which become the graphs of a module called "module"). `source` names the text in
-// messages: "model.duo:12:7: unknown op 'matmull'\n  %h = matmull(%x, %w)\n       ^". Nodes without loc keep none.
-absl::StatusOr<std::unique_ptr<Module>> Parse(std::string_view text, std::string_view source = "<text>",
+// Parses a module, or bare graphs (which become the graphs of a module called "module"). `source`
+// names the text in messages: "model.duo:12:7: unknown op 'matmull'\n  %h = matmull(%x, %w)\n ^".
+// Nodes without loc keep none.
+absl::StatusOr<std::unique_ptr<Module>> Parse(std::string_view text,
+                                              std::string_view source = "<text>",
                                               const ParseLimits& limits = {});
 
-// Checks the numbered invariants at the top of ir/verify.cc and returns all violations in one Status.
+// Checks the numbered invariants at the top of ir/verify.cc and returns all violations in one
+// Status.
 absl::Status Verify(const Module& module);
 
 }  // namespace duotone::ir

@@ -48,7 +48,8 @@ absl::StatusOr<int64_t> Dim::Bind(const SizeBinding& binding) const {
     if (it == binding.end()) return InvalidArgument("named size '%s' is not bound", name);
     std::optional<int64_t> product =
         it->second < 0 ? std::nullopt : BoundedProduct(size, it->second);
-    if (!product) return InvalidArgument("size %s is out of range with %s=%d", ToString(), name, it->second);
+    if (!product)
+      return InvalidArgument("size %s is out of range with %s=%d", ToString(), name, it->second);
     size = *product;
   }
   return size;
@@ -62,7 +63,8 @@ std::string Dim::ToString() const {
 
 absl::StatusOr<Dim> ElementCount(llvm::ArrayRef<Dim> shape) {
   if (shape.size() > kMaxRank) {
-    return InvalidArgument("shape %s has %d axes, more than %d", ToString(shape), shape.size(), kMaxRank);
+    return InvalidArgument("shape %s has %d axes, more than %d", ToString(shape), shape.size(),
+                           kMaxRank);
   }
   Dim count(1);
   for (const Dim& dim : shape) {
@@ -76,9 +78,11 @@ absl::StatusOr<Dim> ElementCount(llvm::ArrayRef<Dim> shape) {
 }
 
 std::string ToString(llvm::ArrayRef<Dim> shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", ", [](std::string* out, const Dim& dim) {
-                        absl::StrAppend(out, dim.ToString());
-                      }), "]");
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(shape, ", ",
+                    [](std::string* out, const Dim& dim) { absl::StrAppend(out, dim.ToString()); }),
+      "]");
 }
 
 bool Type::is_static() const {

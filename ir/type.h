@@ -2,7 +2,8 @@
 //
 //   f32[784, 128]     f16[B, 10]     i32[B*128]     f32[]
 //
-// A size is a number (zero allowed), a named size that is bound when an entry is compiled, or a product of both
+// A size is a number (zero allowed), a named size that is bound when an entry is compiled, or a
+// product of both
 // (`2*B`, `B*T`): products arise where a reshape merges axes.
 #ifndef DUOTONE_IR_TYPE_H_
 #define DUOTONE_IR_TYPE_H_
@@ -54,7 +55,8 @@ class Dim {
 
 using Shape = llvm::SmallVector<Dim, 4>;
 
-// The number of elements as a size, or an error if it is above kMaxElements or there are more than kMaxRank axes.
+// The number of elements as a size, or an error if it is above kMaxElements or there are more than
+// kMaxRank axes.
 absl::StatusOr<Dim> ElementCount(llvm::ArrayRef<Dim> shape);
 std::string ToString(llvm::ArrayRef<Dim> shape);  // "[B, 128]"
 

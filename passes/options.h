@@ -1,5 +1,5 @@
-// What the passes of a pipeline are told. Plain data: the public API (duotone/options.h) and the command line translate
-// into it, passes/registry.cc hands each pass its part.
+// What the passes of a pipeline are told. Plain data: the public API (duotone/options.h) and the
+// command line translate into it, passes/registry.cc hands each pass its part.
 #ifndef DUOTONE_PASSES_OPTIONS_H_
 #define DUOTONE_PASSES_OPTIONS_H_
 
@@ -20,10 +20,11 @@ enum class CastPolicy {
 };
 enum class TorchDevice { kCuda, kCpu };
 
-// "Nodes of op `op`" or "nodes whose scope/name matches `pattern`" get `tone`. Exactly one of op and pattern is set.
+// "Nodes of op `op`" or "nodes whose scope/name matches `pattern`" get `tone`. Exactly one of op
+// and pattern is set.
 struct PrecisionOverride {
   std::optional<ir::Op> op;
-  std::string pattern;  // ECMAScript regular expression, searched in "<scope>/<name>"
+  std::string pattern;               // ECMAScript regular expression, searched in "<scope>/<name>"
   ir::Tone tone = ir::Tone::kUnset;  // kAllow, kInfer, kClear or kDeny
 };
 
@@ -54,8 +55,8 @@ struct ScheduleOptions {
   int64_t total_steps = 0;
 };
 
-// One optimizer over the parameters whose names match `params`. The first matching optimizer of the list owns a
-// parameter; a parameter that none matches is frozen.
+// One optimizer over the parameters whose names match `params`. The first matching optimizer of the
+// list owns a parameter; a parameter that none matches is frozen.
 struct OptimizerOptions {
   enum class Kind { kSgd, kAdam, kAdamW };
   Kind kind = Kind::kAdamW;
@@ -72,7 +73,8 @@ struct OptimizerOptions {
 };
 
 struct PassOptions {
-  // The forward graph that is trained; empty: the module's only graph, or the one called "loss" or "main".
+  // The forward graph that is trained; empty: the module's only graph, or the one called "loss" or
+  // "main".
   std::string graph;
   // Outputs of the forward graph whose sum is minimised.
   std::vector<std::string> losses = {"loss"};

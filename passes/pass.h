@@ -1,6 +1,7 @@
-// A pass is one const method that says whether it changed anything: true if and only if the text form differs, and
-// running it twice says false the second time. It has no members but its options. Skipping, stopping, dumping, timing, statistics and
-// verification are the pass manager's (passes/pass_manager.h), never a pass's.
+// A pass is one const method that says whether it changed anything: true if and only if the text
+// form differs, and running it twice says false the second time. It has no members but its options.
+// Skipping, stopping, dumping, timing, statistics and verification are the pass manager's
+// (passes/pass_manager.h), never a pass's.
 #ifndef DUOTONE_PASSES_PASS_H_
 #define DUOTONE_PASSES_PASS_H_
 

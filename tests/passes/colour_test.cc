@@ -213,8 +213,8 @@ struct TorchLists {
   std::set<std::string> lower, fp32, fp32_out, promote;
 };
 const TorchLists kCuda = {.lower = {"matmul"},
-                          .fp32 = {"exp", "log", "rsqrt", "pow", "layer_norm", "logsumexp",
-                                   "cross_entropy", "mse_loss", "bce_with_logits"},
+                          .fp32 = {"exp", "log", "rsqrt", "pow", "softplus", "layer_norm",
+                                   "logsumexp", "cross_entropy", "mse_loss", "bce_with_logits"},
                           .fp32_out = {"softmax", "log_softmax", "reduce_sum"},
                           .promote = {"scatter_add"}};
 const TorchLists kCpu = {.lower = {"matmul"},
