@@ -10,7 +10,7 @@ install(EXPORT duotoneTargets NAMESPACE duotone:: DESTINATION ${config_dir})
 set(public_headers checkpoint.h duotone.h graph_builder.h initializers.h ops.h options.h session.h types.h)
 list(TRANSFORM public_headers PREPEND ${PROJECT_SOURCE_DIR}/duotone/)
 install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/duotone)
-install(FILES ${PROJECT_SOURCE_DIR}/base/dtype.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/base)
+install(FILES ${PROJECT_SOURCE_DIR}/base/dtype.h ${PROJECT_SOURCE_DIR}/base/float16.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/base)
 install(TARGETS duotone_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/duotoneConfig.cmake.in
   ${PROJECT_BINARY_DIR}/duotoneConfig.cmake INSTALL_DESTINATION ${config_dir})

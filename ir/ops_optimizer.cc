@@ -112,8 +112,8 @@ absl::StatusOr<Types> InferLearningRate(llvm::ArrayRef<Type> operands, Attrs& at
     return InvalidArgument("warmup_steps=%d must not be negative", rate.warmup_steps);
   }
   if (decays && rate.total_steps <= rate.warmup_steps) {
-    return InvalidArgument("schedule '%s' needs total_steps=%d above warmup_steps=%d",
-                           rate.schedule, rate.total_steps, rate.warmup_steps);
+    return InvalidArgument("schedule '%s' needs more total_steps than its %d warmup_steps, not %d",
+                           rate.schedule, rate.warmup_steps, rate.total_steps);
   }
   return Types{{DType::kF32, {}}};
 }

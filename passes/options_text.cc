@@ -76,6 +76,21 @@ absl::Status OfOptimizer(PassOptions& o, std::string_view v) {
   return fn(o.optimizers.back().*member, v);
 }
 
+// The same for keys that only sgd, or only adam and adamw have.
+template <auto member, auto fn>
+absl::Status OfSgd(PassOptions& o, std::string_view v) {
+  if (!o.optimizers.empty() && o.optimizers.back().kind != Kind::kSgd)
+    return InvalidArgument("only sgd has it; write optimizer=sgd first");
+  return OfOptimizer<member, fn>(o, v);
+}
+
+template <auto member, auto fn>
+absl::Status OfAdam(PassOptions& o, std::string_view v) {
+  if (!o.optimizers.empty() && o.optimizers.back().kind == Kind::kSgd)
+    return InvalidArgument("sgd has no such option");
+  return OfOptimizer<member, fn>(o, v);
+}
+
 template <auto member, auto fn>
 absl::Status OfSchedule(PassOptions& o, std::string_view v) {
   if (o.optimizers.empty()) return InvalidArgument("write optimizer=sgd|adam|adamw first");
@@ -135,11 +150,11 @@ constexpr OptionKey kKeys[] = {
     {"params", "REGEX", "the parameters it owns", OfOptimizer<&OO::params, SetString>},
     {"lr", "NUMBER", "learning rate", OfOptimizer<&OO::lr, SetDouble>},
     {"weight_decay", "NUMBER", "weight decay", OfOptimizer<&OO::weight_decay, SetDouble>},
-    {"momentum", "NUMBER", "momentum of sgd", OfOptimizer<&OO::momentum, SetDouble>},
-    {"nesterov", "true|false", "Nesterov's momentum of sgd", OfOptimizer<&OO::nesterov, SetBool>},
-    {"beta1", "NUMBER", "decay of adam's first moment", OfOptimizer<&OO::beta1, SetDouble>},
-    {"beta2", "NUMBER", "decay of adam's second moment", OfOptimizer<&OO::beta2, SetDouble>},
-    {"eps", "NUMBER", "adam's eps", OfOptimizer<&OO::eps, SetDouble>},
+    {"momentum", "NUMBER", "momentum of sgd", OfSgd<&OO::momentum, SetDouble>},
+    {"nesterov", "true|false", "Nesterov's momentum of sgd", OfSgd<&OO::nesterov, SetBool>},
+    {"beta1", "NUMBER", "decay of adam's first moment", OfAdam<&OO::beta1, SetDouble>},
+    {"beta2", "NUMBER", "decay of adam's second moment", OfAdam<&OO::beta2, SetDouble>},
+    {"eps", "NUMBER", "adam's eps", OfAdam<&OO::eps, SetDouble>},
     {"schedule", "constant|linear|cosine", "learning-rate schedule",
      OfSchedule<&SO::kind, SetString>},
     {"final_lr", "NUMBER", "the rate at total_steps", OfSchedule<&SO::final_lr, SetDouble>},
@@ -168,6 +183,8 @@ absl::Status AddOverride(PassOptions& options, std::string_view key, std::string
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::Status SetOption(PassOptions& options, std::string_view key, std::string_view value) {
   if (key.substr(0, 3) == "op:" || key.substr(0, 5) == "name:") {
     return AddOverride(options, key, value);
@@ -177,8 +194,6 @@ absl::Status SetOption(PassOptions& options, std::string_view key, std::string_v
   }
   return InvalidArgument("there is no such option");
 }
-
-}  // namespace
 
 llvm::ArrayRef<OptionKey> OptionKeys() { return kKeys; }
 

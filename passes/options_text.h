@@ -28,6 +28,9 @@ struct OptionKey {
 // In the order of docs/passes.md: by pass.
 llvm::ArrayRef<OptionKey> OptionKeys();
 
+// Sets one option; blanks belong to the value.
+absl::Status SetOption(PassOptions& options, std::string_view key, std::string_view value);
+
 // Reads "key=value key=value" into `options`.
 absl::Status ParseOptions(std::string_view text, PassOptions& options);
 

@@ -3,6 +3,7 @@
 #ifndef DUOTONE_TOOLS_COMMAND_H_
 #define DUOTONE_TOOLS_COMMAND_H_
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -15,6 +16,9 @@ namespace duotone::tools {
 // 1).
 absl::Status UsageError(std::string_view sentence);
 bool IsUsageError(const absl::Status& status);
+
+// Checks that a value is a whole number of at least `least`; flags above 2^63 - 1 are refused too.
+CLI::Validator WholeNumber(int64_t least);
 
 struct Command {
   std::string_view name;

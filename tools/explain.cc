@@ -88,9 +88,9 @@ absl::Status KeepOnly(std::string_view name, passes::PrecisionExplanation& expla
 
 absl::Status RunExplain(const ExplainFlags& flags) {
   DUOTONE_ASSIGN_OR_RETURN(const passes::PassOptions options, flags.model.PassOptions());
-  DUOTONE_ASSIGN_OR_RETURN(const ir::SizeBinding binding, flags.model.Binding());
   DUOTONE_ASSIGN_OR_RETURN(std::unique_ptr<ir::Module> module, ReadModel(flags.file));
   DUOTONE_ASSIGN_OR_RETURN(const ir::Graph* graph, Prepare(flags, options, *module));
+  DUOTONE_ASSIGN_OR_RETURN(const ir::SizeBinding binding, flags.model.Binding(*graph));
   DUOTONE_ASSIGN_OR_RETURN(passes::PrecisionExplanation explanation,
                            passes::ExplainPrecision(*graph, options.autocast, binding));
   if (!flags.node.empty()) {
@@ -114,6 +114,7 @@ std::function<absl::Status()> DeclareExplain(CLI::App& app) {
   app.add_option("--json", flags->json, "Also as JSON; - prints nothing but the JSON")
       ->type_name("FILE");
   flags->model.Declare(app);
+  flags->model.DeclareBinding(app);
   return [flags] { return RunExplain(*flags); };
 }
 

@@ -1,10 +1,14 @@
 // The `duotone` command: one binary, one subcommand per task. Results go to stdout, progress and
 // errors to stderr. Exit codes: 0 done, 1 failed, 2 bad usage.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <new>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "tools/command.h"
 
@@ -23,11 +27,27 @@ constexpr Command kCommands[] = {
 
 constexpr char kUsagePayload[] = "duotone.usage";
 
+// What is wrong with the command line, and where to read how it is meant.
+std::string UsageSentence(const CLI::ParseError& error, int argc, char** argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  const bool is_command =
+      std::any_of(std::begin(kCommands), std::end(kCommands),
+                  [&](const Command& command) { return command.name == first; });
+  if (is_command) return absl::StrFormat("%s (see duotone %s --help)", error.what(), first);
+  return absl::StrFormat(
+      "%s; the commands are %s",
+      first.empty() ? "the command is missing" : absl::StrFormat("there is no command '%s'", first),
+      absl::StrJoin(kCommands, ", ",
+                    [](std::string* out, const Command& command) { out->append(command.name); }));
+}
+
 int Main(int argc, char** argv) {
   // A closed pipe is a write error, not a reason to die.
   std::signal(SIGPIPE, SIG_IGN);
   CLI::App app("Duotone compiles computation graphs for mixed-precision training.", "duotone");
   app.require_subcommand(1);
+  // A later value wins, so that a script can end in "$@"; subcommands inherit this.
+  app.option_defaults()->take_last();
   app.set_version_flag("--version", "duotone " DUOTONE_VERSION);
   std::function<absl::Status()> run;
   for (const Command& command : kCommands) {
@@ -40,7 +60,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
+    std::fprintf(stderr, "duotone: %s\n", UsageSentence(error, argc, argv).c_str());
     return 2;
   }
   const absl::Status status = run();
@@ -60,6 +80,15 @@ absl::Status UsageError(std::string_view sentence) {
   absl::Status status = InvalidArgument("%s", sentence);
   status.SetPayload(kUsagePayload, absl::Cord("1"));
   return status;
+}
+
+CLI::Validator WholeNumber(int64_t least) {
+  auto check = [least](const std::string& text) {
+    int64_t number = 0;
+    if (absl::SimpleAtoi(text, &number) && number >= least) return std::string();
+    return absl::StrFormat("'%s' is not a whole number from %d to 2^63 - 1", text, least);
+  };
+  return CLI::Validator(check, "");
 }
 
 bool IsUsageError(const absl::Status& status) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "ir/text.h"
@@ -35,19 +36,29 @@ void ModelFlags::Declare(CLI::App& app) {
         ->type_name(std::string(key.values))
         ->trigger_on_parse()
         ->take_all()
+        ->allow_extra_args(false)
         ->group("Model");
   }
   app.add_option("--options", texts_,
                  "The same as text, as in reproducers and text tests: 'dtype=f16 lr=0.1'")
       ->type_name("TEXT")
+      ->take_all()
+      ->allow_extra_args(false)
       ->group("Model");
   app.add_option("--override", overrides_,
                  "Precision of an op or of nodes by name: op:exp=deny, name:fc1/.*=allow (allow, "
                  "infer, clear, deny)")
       ->type_name("WHAT=TONE")
+      ->take_all()
+      ->allow_extra_args(false)
       ->group("Model");
+}
+
+void ModelFlags::DeclareBinding(CLI::App& app) {
   app.add_option("--bind", bindings_, "The value of a named size, for costs: B=128 (default: 128)")
       ->type_name("NAME=SIZE")
+      ->take_all()
+      ->allow_extra_args(false)
       ->group("Model");
 }
 
@@ -61,9 +72,11 @@ absl::StatusOr<passes::PassOptions> ModelFlags::PassOptions() const {
   passes::PassOptions options;
   bool has_scale = false;
   for (const auto& [key, value] : settings) {
-    const absl::Status status = passes::ParseOptions(absl::StrFormat("%s=%s", key, value), options);
-    if (!status.ok())
-      return UsageError(absl::StrFormat("%s: %s", FlagOf(key), std::string(status.message())));
+    const absl::Status status = passes::SetOption(options, key, value);
+    if (!status.ok()) {
+      return UsageError(
+          absl::StrFormat("%s=%s: %s", FlagOf(key), value, std::string(status.message())));
+    }
     has_scale = has_scale || key == "loss_scale";
   }
   for (const std::string& text : texts_) {
@@ -92,7 +105,7 @@ absl::StatusOr<passes::PassOptions> ModelFlags::PassOptions() const {
   return options;
 }
 
-absl::StatusOr<ir::SizeBinding> ModelFlags::Binding() const {
+absl::StatusOr<ir::SizeBinding> ModelFlags::Binding(const ir::Graph& graph) const {
   ir::SizeBinding binding;
   for (const std::string& text : bindings_) {
     const size_t equals = text.find('=');
@@ -106,6 +119,11 @@ absl::StatusOr<ir::SizeBinding> ModelFlags::Binding() const {
       return UsageError(
           absl::StrFormat("--bind=%s: expected NAME=SIZE with a size of at least 0", text));
     const std::string name = text.substr(0, equals);
+    const std::vector<std::string> names = ir::NamedSizes(graph);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return InvalidArgument("--bind=%s: @%s has no named size %s; it has: %s", text, graph.name(),
+                             name, absl::StrJoin(names, ", "));
+    }
     auto [it, is_new] = binding.try_emplace(name, size);
     if (!is_new && it->second != size) {
       return UsageError(

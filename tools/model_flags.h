@@ -22,13 +22,15 @@ class ModelFlags {
  public:
   // Declares the flags on `app`; `this` must outlive the parse.
   void Declare(CLI::App& app);
+  // Declares --bind.
+  void DeclareBinding(CLI::App& app);
 
   // The options the flags add up to. Defaults that depend on others: with --amp=f16 the loss scale
   // is dynamic; without
   // --optimizer there is one AdamW.
   absl::StatusOr<passes::PassOptions> PassOptions() const;
-  // --bind NAME=SIZE.
-  absl::StatusOr<ir::SizeBinding> Binding() const;
+  // What --bind NAME=SIZE says about the sizes of `graph`; only for commands that declared it.
+  absl::StatusOr<ir::SizeBinding> Binding(const ir::Graph& graph) const;
 
  private:
   std::vector<std::pair<std::string, std::string>>

@@ -111,7 +111,8 @@ std::function<absl::Status()> DeclareOpt(CLI::App& app) {
   app.add_option("--stop-after", flags->stop_after, "The last pass to run")->type_name("PASS");
   app.add_option("--skip", flags->skip, "Passes to leave out, separated by commas");
   app.add_option("--bisect-limit", flags->bisect_limit, "Run only the first N pass executions")
-      ->check(CLI::NonNegativeNumber);
+      ->type_name("N")
+      ->check(WholeNumber(0));
   app.add_flag("--timing", flags->timing, "Print time, changes and statistics per pass to stderr");
   app.add_flag("--verify-each", flags->verify_each,
                "Verify the model after every pass (always done at the end)");

@@ -116,6 +116,7 @@ class Trainer {
   std::optional<Progress> progress_;
   ScaleHistory scales_;
   Batch batch_;
+  std::vector<std::string> losses_;  // the outputs whose sum is minimised
   bool scaled_ = false;
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();
   int64_t skipped_ = 0;
@@ -156,6 +157,7 @@ absl::Status Trainer::LoadModelAndData() {
 
 absl::Status Trainer::CompileModel() {
   DUOTONE_ASSIGN_OR_RETURN(const Options options, flags_.ToOptions(total_steps_));
+  losses_ = options.losses;
   if (flags_.max_steps > 0) total_steps_ = std::min(total_steps_, flags_.max_steps);
   const auto start = Clock::now();
   DUOTONE_ASSIGN_OR_RETURN(session_, Compile(model_, options));
@@ -320,8 +322,10 @@ absl::StatusOr<EvaluationResult> Trainer::EvaluateTest() {
   for (int64_t i = 0; i < batches; ++i) {
     test_->InOrder(i, batch_);
     DUOTONE_ASSIGN_OR_RETURN(const Outputs outputs, session_->Evaluate(Feeds(batch_)));
-    DUOTONE_ASSIGN_OR_RETURN(const double loss, outputs.Get("loss"));
-    result.loss += loss * static_cast<double>(batch_.rows);
+    for (const std::string& name : losses_) {
+      DUOTONE_ASSIGN_OR_RETURN(const double loss, outputs.Get(name));
+      result.loss += loss * static_cast<double>(batch_.rows);
+    }
     rows += batch_.rows;
     const Tensor* logits = outputs.Find("logits");
     const std::vector<int64_t> labels = LabelsOf(batch_, inputs_.specs.back());

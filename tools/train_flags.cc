@@ -113,12 +113,15 @@ void TrainFlags::Declare(CLI::App& app) {
   app.add_option("--data-dir", data_dir, "The folder of fashion-mnist's files");
   app.add_option("--batch", batch, "Rows per step")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->type_name("N")
+      ->check(WholeNumber(1));
   app.add_option("--epochs", epochs, "Times the data is gone through (default 1)")
-      ->check(CLI::PositiveNumber);
+      ->type_name("N")
+      ->check(WholeNumber(1));
   app.add_option("--max-steps", max_steps,
                  "Stop after so many steps; a schedule keeps its own length")
-      ->check(CLI::PositiveNumber);
+      ->type_name("N")
+      ->check(WholeNumber(1));
   app.add_option("--log", log, "A row per step: step, loss, loss_scale, skipped, ms")
       ->type_name("F.csv|F.jsonl");
   app.add_option("--json", json, "Results as JSON")->type_name("FILE");
@@ -126,25 +129,32 @@ void TrainFlags::Declare(CLI::App& app) {
                  "Where checkpoints are saved, at each epoch's end and on Ctrl-C")
       ->type_name("DIR");
   app.add_option("--checkpoint-every", checkpoint_every, "Save every N steps instead")
-      ->check(CLI::PositiveNumber);
+      ->type_name("N")
+      ->check(WholeNumber(1));
   app.add_flag("--resume", resume, "Go on from the newest checkpoint, if there is one");
   app.add_option("--seed", seed, "Of initial values, row order and random ops")
-      ->capture_default_str();
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(WholeNumber(0));
   app.add_option("--threads", threads,
                  "0: as many as the hardware runs; results do not depend on it")
-      ->check(CLI::Range(0, 1024));
+      ->type_name("N")
+      ->check(WholeNumber(0));
   app.add_option("--device", device, "cpu or reference (see `duotone devices`)")
       ->capture_default_str();
   app.add_flag("--exact", exact, "Every node by the reference evaluator, rounded at every node");
   app.add_flag("--deterministic", deterministic, "No effect on these devices: they always are");
   app.add_option("--max-consecutive-skips", max_consecutive_skips,
                  "Fail after so many skipped steps in a row; 0: never")
-      ->check(CLI::NonNegativeNumber);
+      ->type_name("N")
+      ->check(WholeNumber(0));
   std::string kinds;
   for (const DumpKind& kind : kDumpKinds)
     kinds += absl::StrFormat("\n  %-7s %s", kind.name, kind.doc);
   app.add_option("--dump", dump, "What to write down, separated by commas:" + kinds)
-      ->delimiter(',');
+      ->delimiter(',')
+      ->take_all()
+      ->allow_extra_args(false);
   app.add_option("--dump-dir", dump_dir, "Where dumps go")->capture_default_str();
   app.add_flag("-q,--quiet", quiet, "No report and no progress");
   model.Declare(app);

@@ -312,8 +312,9 @@ TEST(LearningRateTest, SchedulesAreChecked) {
   };
   EXPECT_EQ(error({.schedule = "step"}),
             "learning_rate: unknown schedule 'step'; known are constant, linear, cosine");
-  EXPECT_EQ(error({.schedule = "linear", .warmup_steps = 10, .total_steps = 10}),
-            "learning_rate: schedule 'linear' needs total_steps=10 above warmup_steps=10");
+  EXPECT_EQ(
+      error({.schedule = "linear", .warmup_steps = 10, .total_steps = 10}),
+      "learning_rate: schedule 'linear' needs more total_steps than its 10 warmup_steps, not 10");
   EXPECT_THAT(error({.base = -1}), HasSubstr("base=-1"));
   EXPECT_THAT(error({.base = kNaN}), HasSubstr("base=nan"));
   EXPECT_THAT(error({.warmup_steps = -1}), HasSubstr("warmup_steps=-1"));

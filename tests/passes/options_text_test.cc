@@ -55,6 +55,8 @@ TEST(OptionsText, ErrorsNameTheOptionAndItsValues) {
               HasSubstr("option dtype: 'f8' is unknown; known: off, f16, bf16"));
   EXPECT_THAT(ErrorOf("optimizer=sgd lr=fast"), HasSubstr("option lr: 'fast' is no number"));
   EXPECT_THAT(ErrorOf("lr=0.1"), HasSubstr("write optimizer="));
+  EXPECT_THAT(ErrorOf("optimizer=adamw momentum=0.9"), HasSubstr("only sgd has it"));
+  EXPECT_THAT(ErrorOf("optimizer=sgd beta2=0.9"), HasSubstr("sgd has no such option"));
   EXPECT_THAT(ErrorOf("op:expp=deny"), HasSubstr("there is no op 'expp'"));
   EXPECT_THAT(ErrorOf("dtype"), HasSubstr("expected key=value"));
 }

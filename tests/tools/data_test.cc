@@ -176,15 +176,19 @@ std::string Zip(const std::vector<std::pair<std::string, std::string>>& members,
       deflateEnd(&stream);
     }
     const size_t local = zip.size();
+    const uint64_t crc =
+        crc32_z(0, reinterpret_cast<const Bytef*>(data.data()), static_cast<z_size_t>(data.size()));
     Append(zip, 0x04034b50, 4);
-    Append(zip, 20, 2), Append(zip, 0, 2), Append(zip, deflated ? 8 : 0, 2), Append(zip, 0, 8);
+    Append(zip, 20, 2), Append(zip, 0, 2), Append(zip, deflated ? 8 : 0, 2), Append(zip, 0, 4),
+        Append(zip, crc, 4);
     Append(zip, packed.size(), 4), Append(zip, data.size(), 4), Append(zip, name.size(), 2),
         Append(zip, 0, 2);
     zip += name + packed;
     Append(directory, 0x02014b50, 4);
     Append(directory, 20, 2), Append(directory, 20, 2), Append(directory, 0, 2),
         Append(directory, deflated ? 8 : 0, 2);
-    Append(directory, 0, 8), Append(directory, packed.size(), 4), Append(directory, data.size(), 4);
+    Append(directory, 0, 4), Append(directory, crc, 4), Append(directory, packed.size(), 4),
+        Append(directory, data.size(), 4);
     Append(directory, name.size(), 2), Append(directory, 0, 12), Append(directory, local, 4);
     directory += name;
   }
@@ -243,6 +247,18 @@ TEST_F(DataTest, DamagedNpzNeverCrashes) {
     (void)LoadNpz(Write("q.npz", damaged));
   }
   EXPECT_EQ(refused, static_cast<int>(zip.size()));
+}
+
+// A flipped bit in the numbers themselves is found by the archive's checksum.
+TEST_F(DataTest, DamagedNumbersInNpzAreFound) {
+  std::string zip = Zip({{"x.npy", Npy("<f4", "2, 2", Bytes<float>({1, 2, 3, 4}))},
+                         {"y.npy", Npy("<i8", "2,", Bytes<int64_t>({4, 0}))}},
+                        false);
+  const size_t four = zip.find(Bytes<float>({4}));
+  ASSERT_NE(four, std::string::npos);
+  zip[four] ^= 1;
+  EXPECT_THAT(Message(LoadNpz(Write("d.npz", zip))),
+              HasSubstr("the checksum of member x.npy does not fit"));
 }
 
 TEST_F(DataTest, UnknownSpecsListTheKnownOnes) {

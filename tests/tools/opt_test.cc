@@ -79,10 +79,15 @@ TEST_F(OptTest, BadUsageExitsWith2) {
       {"opt", "--bisect-limit=-1"},
       {"explain"},
       {"explain", "m.duo", "--bind=B"},
+      {"opt", "m.duo", "--bind=B=4"},
+      {"opt", "--momentum=0.9"},
+      {"opt", "--optimizer=sgd", "--beta1=0.5"},
       {"train"},
       {"train", "m.duo"},
       {"train", "m.duo", "--data=csv:x", "--epochs=0"},
+      {"train", "m.duo", "--data=csv:x", "--epochs=many"},
       {"train", "m.duo", "--data=csv:x", "--batch=-3"},
+      {"train", "m.duo", "--data=csv:x", "--seed=-1"},
       {"train", "m.duo", "--data=csv:x", "--resume"},
       {"train", "m.duo", "--data=csv:x", "--dump=everything"},
   };
@@ -90,8 +95,33 @@ TEST_F(OptTest, BadUsageExitsWith2) {
   for (const auto& call : calls) {
     const CommandResult result = Run(call, kSmall);
     EXPECT_EQ(result.exit_code, 2) << ::testing::PrintToString(call) << result.out << result.err;
-    EXPECT_FALSE(result.err.empty()) << ::testing::PrintToString(call);
+    EXPECT_THAT(result.err, StartsWith("duotone: ")) << ::testing::PrintToString(call);
+    EXPECT_LT(result.err.size(), 200u) << result.err;
   }
+  EXPECT_THAT(Run({"nonsense"}).err, HasSubstr("there is no command 'nonsense'; the commands are"));
+  EXPECT_THAT(Run({"opt", "--lr=fast"}).err, HasSubstr("--lr=fast: 'fast' is no number"));
+}
+
+// The README writes the model's flags in front of the file: none of them takes the file for a
+// second value.
+TEST_F(OptTest, FlagsMayStandBeforeTheFile) {
+  Write("m.duo", kSmall);
+  const CommandResult opt = Run({"opt", "--pipeline=train", "--options=dtype=f16", "--lr", "0.1",
+                                 "--override=op:cross_entropy=deny", "--amp=f16", "m.duo"});
+  EXPECT_EQ(opt.exit_code, 0) << opt.err;
+  EXPECT_THAT(opt.out, HasSubstr("graph @step("));
+  const CommandResult explain = Run({"explain", "--amp=f16", "--bind=B=4", "m.duo", "%logits"});
+  EXPECT_EQ(explain.exit_code, 0) << explain.err;
+  EXPECT_THAT(explain.out, HasSubstr("%logits"));
+}
+
+// A script that ends in "$@" gives its caller the last word.
+TEST_F(OptTest, OfRepeatedFlagsTheLastCounts) {
+  const CommandResult result =
+      Run({"opt", "--pipeline=infer", "--amp=f16", "--pipeline=train", "--amp=bf16"}, kSmall);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("graph @step("));
+  EXPECT_THAT(result.out, HasSubstr("bf16"));
 }
 
 TEST_F(OptTest, BadFilesExitWith1AndASentence) {
@@ -155,6 +185,17 @@ TEST_F(OptTest, ExplainOneNode) {
   const CommandResult missing = Run({"explain", "m.duo", "%nonsense", "--amp=f16"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.err, HasSubstr("no node %nonsense"));
+}
+
+TEST_F(OptTest, ExplainBindsTheSizesThatTheModelHas) {
+  const std::string model = Write("m.duo", kSmall);
+  // x is cast from f32 to f16: B * 4 elements of two bytes.
+  EXPECT_THAT(Run({"explain", model, "--amp=f16", "--bind=B=1000"}).out, HasSubstr("8.0 kB"));
+  const CommandResult unknown = Run({"explain", model, "--bind=Q=3"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("@loss has no named size Q; it has: B"));
+  EXPECT_THAT(Run({"explain", model, "--bind=B=3", "--bind=B=4"}).err,
+              HasSubstr("B is bound to 3 and to 4"));
 }
 
 TEST_F(OptTest, TablesAndHelpPrint) {

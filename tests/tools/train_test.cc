@@ -2,6 +2,8 @@
 // wrong.
 #include <gmock/gmock.h>
 
+#include <cstdio>
+
 #include "nlohmann/json.hpp"
 #include "tests/tools/command_test.h"
 
@@ -217,6 +219,22 @@ TEST_F(TrainTest, TextDataEndsWithAValidationLoss) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, StartsWith("validation_loss 0."));
   EXPECT_THAT(result.out, HasSubstr("test_accuracy 1.0000\n"));
+}
+
+// The test part is judged by the losses that were minimised, whatever they are called.
+TEST_F(TrainTest, LossesMayHaveAnyName) {
+  std::string model = kModel;
+  model.replace(model.find("return loss=%loss"), 17, "return cost=%loss, more=%loss");
+  Write("m.duo", model);
+  const CommandResult one = Train({"--losses=cost", "--max-steps=3"});
+  const CommandResult two = Train({"--losses=cost,more", "--lr=0", "--max-steps=3"});
+  const CommandResult half = Train({"--losses=cost", "--lr=0", "--max-steps=3"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  double sum = 0, part = 0;
+  ASSERT_EQ(std::sscanf(two.out.c_str(), "test_loss %lf", &sum), 1) << two.out;
+  ASSERT_EQ(std::sscanf(half.out.c_str(), "test_loss %lf", &part), 1) << half.out;
+  EXPECT_NEAR(sum, 2 * part, 2e-4);
 }
 
 }  // namespace

@@ -99,6 +99,12 @@ absl::StatusOr<std::map<std::string, std::string>> ReadZip(std::string_view zip,
       return InvalidArgument("%s: member %s uses compression method %d; 0 and 8 are supported",
                              path, name, method);
     }
+    const std::string& bytes = members[name];
+    if (crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()) !=
+        Load<uint32_t>(zip, at + 16)) {
+      return InvalidArgument("%s is damaged: the checksum of member %s does not fit its data", path,
+                             name);
+    }
     at += 46 + name_size + extra + comment;
   }
   return members;
