@@ -115,7 +115,7 @@ struct Adam {
   std::string name;
 };
 struct Sgd {
-  double lr = 1e-2;
+  double lr = 1e-3;
   double momentum = 0.0;
   bool nesterov = false;
   double weight_decay = 0.0;

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "ir/text.h"
+#include "passes/options_text.h"
 
 namespace duotone::internal {
 namespace {
@@ -69,9 +70,9 @@ void AddLossScale(const passes::LossScaleOptions& scale, Pairs& pairs) {
   pairs.Add("skip_nonfinite", scale.skip_nonfinite, defaults.skip_nonfinite);
 }
 
-void AddOptimizer(const passes::OptimizerOptions& optimizer, Pairs& pairs) {
+void AddOptimizer(const passes::OptimizerOptions& optimizer, size_t index, Pairs& pairs) {
   constexpr const char* kKinds[] = {"sgd", "adam", "adamw"};
-  const passes::OptimizerOptions defaults;
+  const passes::OptimizerOptions defaults = passes::DefaultOptimizer(optimizer.kind, index);
   pairs.Add("optimizer", kKinds[static_cast<int>(optimizer.kind)]);
   pairs.Add("optimizer_name", optimizer.name, defaults.name);
   pairs.Add("params", optimizer.params, defaults.params);
@@ -96,9 +97,10 @@ std::string OptionsText(const passes::PassOptions& options) {
   pairs.Add("losses", absl::StrJoin(options.losses, ","), "loss");
   AddAutocast(options.autocast, pairs);
   AddLossScale(options.loss_scale, pairs);
-  for (const passes::OptimizerOptions& optimizer : options.optimizers) {
-    AddOptimizer(optimizer, pairs);
+  for (size_t i = 0; i < options.optimizers.size(); ++i) {
+    AddOptimizer(options.optimizers[i], i, pairs);
   }
+  pairs.Add("keep_gradients", options.keep_gradients, false);
   return pairs.Text();
 }
 

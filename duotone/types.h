@@ -1,8 +1,8 @@
 // Types, sizes and tensors of the public API.
 //
-//   F32({"B", 784})            // a type: dtype and sizes; "B" is a named size, bound by the first
-//   feed that has it TensorRef(images)          // a view of the caller's numbers: a vector, array
-//   or span Tensor t = *session.GetState("w1");
+//   F32({"B", 784})     // a type: dtype and sizes; "B" is a named size, bound by what is fed
+//   TensorRef(images)   // a view of the caller's numbers: a vector, array or span
+//   Tensor t = *session.GetState("w1");
 #ifndef DUOTONE_DUOTONE_TYPES_H_
 #define DUOTONE_DUOTONE_TYPES_H_
 

@@ -1,14 +1,15 @@
 // Scales the gradients of @step, unscales them where true values are needed, and decides on the
 // device whether the step counts. Nothing is read by the host.
 //
-//   before  %seed = gradient_seed() ; ... %w.grad = reduce_sum(...) ; return loss=%loss,
-//   grad:w=%w.grad after   %scaled_seed = mul(%seed, %loss_scale) ; ... %w.grad = reduce_sum(...)
+//   before  %seed = gradient_seed() ; ... %w.grad = reduce_sum(...)
+//           return loss=%loss, grad:w=%w.grad
+//   after   %scaled_seed = mul(%seed, %loss_scale) ; ... %w.grad = reduce_sum(...)
 //           %w.grad.unscaled = mul(%w.grad, 1 / %loss_scale)
 //           %all_finite = all_finite(%w.grad) ; %step_ok = and(%all_finite, %scale_usable)
 //           update %loss_scale, %growth_tracker, %skipped_steps, %consecutive_skips
 //           return loss=%loss, grad:w=%w.grad.unscaled, guard:<opt>=%step_ok,
-//           loss_scale=%loss_scale,
-//                  skipped=..., scale_unusable=..., skipped_steps=..., consecutive_skips=...
+//                  loss_scale=%loss_scale, skipped=..., scale_unusable=...,
+//                  skipped_steps=..., consecutive_skips=...
 //
 // Where the scale is. Every gradient seed of the step is multiplied, in f32: those of the loss and
 // of gradient() nodes that the user wrote. passes/scale_exponents.h follows the scale through the

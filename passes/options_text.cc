@@ -59,13 +59,10 @@ absl::Status SetDType(PassOptions& o, std::string_view v) {
 
 using Kind = OptimizerOptions::Kind;
 absl::Status BeginOptimizer(PassOptions& o, std::string_view v) {
-  OptimizerOptions optimizer;
+  Kind kind = Kind::kAdamW;
   DUOTONE_RETURN_IF_ERROR((SetChoice<Kind, Kind>(
-      optimizer.kind, v, {{"sgd", Kind::kSgd}, {"adam", Kind::kAdam}, {"adamw", Kind::kAdamW}})));
-  // As in PyTorch and the public API.
-  if (optimizer.kind == Kind::kAdamW) optimizer.weight_decay = 0.01;
-  if (!o.optimizers.empty()) optimizer.name = absl::StrFormat("optimizer%d", o.optimizers.size());
-  o.optimizers.push_back(std::move(optimizer));
+      kind, v, {{"sgd", Kind::kSgd}, {"adam", Kind::kAdam}, {"adamw", Kind::kAdamW}})));
+  o.optimizers.push_back(DefaultOptimizer(kind, o.optimizers.size()));
   return absl::OkStatus();
 }
 
@@ -112,55 +109,58 @@ using OO = OptimizerOptions;
 using SO = ScheduleOptions;
 
 constexpr OptionKey kKeys[] = {
-    {"graph", "NAME", "the forward graph that is trained",
+    {"graph", "NAME", "", "the forward graph that is trained",
      [](PassOptions& o, std::string_view v) { return SetString(o.graph, v); }},
-    {"losses", "NAME,...", "the outputs whose sum is minimised", SetLoss},
-    {"dtype", "off|f16|bf16", "autocast's 16-bit type", SetDType},
-    {"policy", "optimal|pytorch", "autocast's cast policy",
+    {"losses", "NAME,...", "loss", "the outputs whose sum is minimised", SetLoss},
+    {"dtype", "off|f16|bf16", "off", "autocast's 16-bit type", SetDType},
+    {"policy", "optimal|pytorch", "optimal", "autocast's cast policy",
      [](PassOptions& o, std::string_view v) {
        return SetChoice<CastPolicy, CastPolicy>(
            o.autocast.policy, v,
            {{"optimal", CastPolicy::kOptimal}, {"pytorch", CastPolicy::kPyTorch}});
      }},
-    {"device", "cuda|cpu", "whose lists policy=pytorch follows",
+    {"device", "cuda|cpu", "cuda", "whose lists policy=pytorch follows",
      [](PassOptions& o, std::string_view v) {
        return SetChoice<TorchDevice, TorchDevice>(
            o.autocast.torch_device, v, {{"cuda", TorchDevice::kCuda}, {"cpu", TorchDevice::kCpu}});
      }},
-    {"loss_scale", "off|static|dynamic", "the kind of loss scaling",
+    {"loss_scale", "off|static|dynamic", "off", "the kind of loss scaling",
      [](PassOptions& o, std::string_view v) {
        return SetChoice<LS::Kind, LS::Kind>(o.loss_scale.kind, v,
                                             {{"off", LS::Kind::kOff},
                                              {"static", LS::Kind::kStatic},
                                              {"dynamic", LS::Kind::kDynamic}});
      }},
-    {"init_scale", "NUMBER", "the first scale", OfLossScale<&LS::init_scale, SetDouble>},
-    {"growth_factor", "NUMBER", "factor after growth_interval good steps",
+    {"init_scale", "NUMBER", "65536", "the first scale", OfLossScale<&LS::init_scale, SetDouble>},
+    {"growth_factor", "NUMBER", "2", "factor after growth_interval good steps",
      OfLossScale<&LS::growth_factor, SetDouble>},
-    {"backoff_factor", "NUMBER", "factor after a skipped step",
+    {"backoff_factor", "NUMBER", "0.5", "factor after a skipped step",
      OfLossScale<&LS::backoff_factor, SetDouble>},
-    {"growth_interval", "INTEGER", "good steps before the scale grows",
+    {"growth_interval", "INTEGER", "2000", "good steps before the scale grows",
      OfLossScale<&LS::growth_interval, SetInt>},
-    {"min_scale", "NUMBER", "floor of the scale", OfLossScale<&LS::min_scale, SetDouble>},
-    {"max_scale", "NUMBER", "ceiling of the scale", OfLossScale<&LS::max_scale, SetDouble>},
-    {"skip_nonfinite", "true|false", "guard updates also without scaling",
+    {"min_scale", "NUMBER", "0", "floor of the scale", OfLossScale<&LS::min_scale, SetDouble>},
+    {"max_scale", "NUMBER", "inf", "ceiling of the scale", OfLossScale<&LS::max_scale, SetDouble>},
+    {"skip_nonfinite", "true|false", "true", "guard updates also without scaling",
      OfLossScale<&LS::skip_nonfinite, SetBool>},
-    {"optimizer", "sgd|adam|adamw", "begins an optimizer", BeginOptimizer},
-    {"optimizer_name", "NAME", "prefix of its state", OfOptimizer<&OO::name, SetString>},
-    {"params", "REGEX", "the parameters it owns", OfOptimizer<&OO::params, SetString>},
-    {"lr", "NUMBER", "learning rate", OfOptimizer<&OO::lr, SetDouble>},
-    {"weight_decay", "NUMBER", "weight decay", OfOptimizer<&OO::weight_decay, SetDouble>},
-    {"momentum", "NUMBER", "momentum of sgd", OfSgd<&OO::momentum, SetDouble>},
-    {"nesterov", "true|false", "Nesterov's momentum of sgd", OfSgd<&OO::nesterov, SetBool>},
-    {"beta1", "NUMBER", "decay of adam's first moment", OfAdam<&OO::beta1, SetDouble>},
-    {"beta2", "NUMBER", "decay of adam's second moment", OfAdam<&OO::beta2, SetDouble>},
-    {"eps", "NUMBER", "adam's eps", OfAdam<&OO::eps, SetDouble>},
-    {"schedule", "constant|linear|cosine", "learning-rate schedule",
+    {"optimizer", "sgd|adam|adamw", "", "begins an optimizer", BeginOptimizer},
+    {"optimizer_name", "NAME", "optimizer", "prefix of its state",
+     OfOptimizer<&OO::name, SetString>},
+    {"params", "REGEX", ".*", "the parameters it owns", OfOptimizer<&OO::params, SetString>},
+    {"lr", "NUMBER", "0.001", "learning rate", OfOptimizer<&OO::lr, SetDouble>},
+    {"weight_decay", "NUMBER", "", "weight decay (adamw: 0.01, others: 0)",
+     OfOptimizer<&OO::weight_decay, SetDouble>},
+    {"momentum", "NUMBER", "0", "momentum of sgd", OfSgd<&OO::momentum, SetDouble>},
+    {"nesterov", "true|false", "false", "Nesterov's momentum of sgd",
+     OfSgd<&OO::nesterov, SetBool>},
+    {"beta1", "NUMBER", "0.9", "decay of adam's first moment", OfAdam<&OO::beta1, SetDouble>},
+    {"beta2", "NUMBER", "0.999", "decay of adam's second moment", OfAdam<&OO::beta2, SetDouble>},
+    {"eps", "NUMBER", "1e-08", "adam's eps", OfAdam<&OO::eps, SetDouble>},
+    {"schedule", "constant|linear|cosine", "constant", "learning-rate schedule",
      OfSchedule<&SO::kind, SetString>},
-    {"final_lr", "NUMBER", "the rate at total_steps", OfSchedule<&SO::final_lr, SetDouble>},
-    {"warmup_steps", "INTEGER", "linear warm-up", OfSchedule<&SO::warmup_steps, SetInt>},
-    {"total_steps", "INTEGER", "the schedule's length", OfSchedule<&SO::total_steps, SetInt>},
-    {"keep_gradients", "true|false", "leaves the outputs grad:<param>",
+    {"final_lr", "NUMBER", "0", "the rate at total_steps", OfSchedule<&SO::final_lr, SetDouble>},
+    {"warmup_steps", "INTEGER", "0", "linear warm-up", OfSchedule<&SO::warmup_steps, SetInt>},
+    {"total_steps", "INTEGER", "0", "the schedule's length", OfSchedule<&SO::total_steps, SetInt>},
+    {"keep_gradients", "true|false", "false", "leaves the outputs grad:<param>",
      [](PassOptions& o, std::string_view v) { return SetBool(o.keep_gradients, v); }},
 };
 
@@ -193,6 +193,14 @@ absl::Status SetOption(PassOptions& options, std::string_view key, std::string_v
     if (known.name == key) return known.set(options, value);
   }
   return InvalidArgument("there is no such option");
+}
+
+OptimizerOptions DefaultOptimizer(OptimizerOptions::Kind kind, size_t index) {
+  OptimizerOptions optimizer{.kind = kind};
+  // As in PyTorch and the public API.
+  if (kind == OptimizerOptions::Kind::kAdamW) optimizer.weight_decay = 0.01;
+  if (index > 0) optimizer.name = absl::StrFormat("optimizer%d", index);
+  return optimizer;
 }
 
 llvm::ArrayRef<OptionKey> OptionKeys() { return kKeys; }

@@ -21,12 +21,16 @@ namespace duotone::passes {
 
 struct OptionKey {
   std::string_view name;
-  std::string_view values;  // "f16|bf16|off"
-  std::string_view doc;     // one sentence
+  std::string_view values;   // "f16|bf16|off"
+  std::string_view initial;  // the value it has if it is not given; empty: see doc
+  std::string_view doc;      // one sentence
   absl::Status (*set)(PassOptions& options, std::string_view value);
 };
 // In the order of docs/passes.md: by pass.
 llvm::ArrayRef<OptionKey> OptionKeys();
+
+// What `optimizer=` begins as number `index` of the list: the defaults of its kind.
+OptimizerOptions DefaultOptimizer(OptimizerOptions::Kind kind, size_t index);
 
 // Sets one option; blanks belong to the value.
 absl::Status SetOption(PassOptions& options, std::string_view key, std::string_view value);

@@ -46,14 +46,16 @@ std::string PassesMarkdown() {
       "## Options as text\n\n"
       "In a text test, `// RUN: autocast{dtype=f16 policy=pytorch}` or "
       "`// RUN: --pipeline=train dtype=f16 optimizer=sgd lr=0.1`.\n\n"
-      "| key | values | meaning |\n| --- | --- | --- |\n";
+      "| key | values | default | meaning |\n| --- | --- | --- | --- |\n";
   for (const OptionKey& key : OptionKeys()) {
-    text += absl::StrFormat("| `%s` | `%s` | %s |\n", key.name,
-                            absl::StrReplaceAll(std::string(key.values), {{"|", "\\|"}}), key.doc);
+    const std::string initial = key.initial.empty() ? "" : absl::StrFormat("`%s`", key.initial);
+    text += absl::StrFormat("| `%s` | `%s` | %s | %s |\n", key.name,
+                            absl::StrReplaceAll(std::string(key.values), {{"|", "\\|"}}), initial,
+                            key.doc);
   }
   text +=
-      "| `op:NAME` | `allow\\|infer\\|clear\\|deny` | the class of one op for autocast |\n"
-      "| `name:REGEX` | `allow\\|infer\\|clear\\|deny` | the class of nodes whose scope/name "
+      "| `op:NAME` | `allow\\|infer\\|clear\\|deny` | | the class of one op for autocast |\n"
+      "| `name:REGEX` | `allow\\|infer\\|clear\\|deny` | | the class of nodes whose scope/name "
       "matches |\n";
   return text;
 }

@@ -111,12 +111,14 @@ absl::StatusOr<std::vector<const ir::StateEntry*>> FindTrained(
   return trained;
 }
 
-// The sum of the losses in f32.
+// The sum of the losses in f32, whatever autocast would say of an addition: what is reported and
+// differentiated is not rounded to 16 bits.
 Value TotalLoss(Graph& graph, llvm::ArrayRef<Value> losses) {
   Value total;
   for (Value loss : losses) {
     const NodeInfo& info = loss.node->info();
-    Emitter emit(graph, nullptr, {.loc = info.loc, .scope = info.scope});
+    Emitter emit(graph, nullptr,
+                 {.loc = info.loc, .scope = info.scope, .region = ir::Region::kOff});
     const Value wide = emit.Cast(loss, DType::kF32, absl::StrCat(loss.name(), ".f32"));
     total = total ? emit.Emit(Op::kAdd, {total, wide}, "total_loss") : wide;
   }

@@ -22,6 +22,14 @@ std::string FlagOf(std::string_view key) {
   return flag;
 }
 
+// The option's sentence with its default, which for two options PassOptions() chooses.
+std::string HelpOf(const passes::OptionKey& key) {
+  std::string_view initial = key.initial;
+  if (key.name == "optimizer") initial = "adamw";
+  if (key.name == "loss_scale") initial = "dynamic with --amp=f16, else off";
+  return initial.empty() ? std::string(key.doc) : absl::StrFormat("%s [%s]", key.doc, initial);
+}
+
 }  // namespace
 
 void ModelFlags::Declare(CLI::App& app) {
@@ -32,7 +40,7 @@ void ModelFlags::Declare(CLI::App& app) {
            [this, name](const std::vector<std::string>& values) {
              for (const std::string& value : values) settings_.emplace_back(name, value);
            },
-           std::string(key.doc))
+           HelpOf(key))
         ->type_name(std::string(key.values))
         ->trigger_on_parse()
         ->take_all()

@@ -273,7 +273,8 @@ absl::Status Trainer::Loop() {
       absl::StrFormat("interrupted after step %d of %d%s", session_->step(), total_steps_, note));
 }
 
-// Rows of `logits` whose largest entry is at the label; the first of equal ones counts.
+// Rows of `logits` whose largest entry is at the label; the first of equal ones counts, and a row
+// that begins with NaN is wrong.
 int64_t CountCorrect(const Tensor& logits, const std::vector<int64_t>& labels) {
   const int64_t classes = logits.shape().back();
   auto at = [&](int64_t i) -> double {
@@ -295,7 +296,7 @@ int64_t CountCorrect(const Tensor& logits, const std::vector<int64_t>& labels) {
     for (int64_t c = 1; c < classes; ++c) {
       if (at(begin + c) > at(begin + best)) best = c;
     }
-    correct += best == labels[row];
+    correct += best == labels[row] && !std::isnan(at(begin + best));
   }
   return correct;
 }

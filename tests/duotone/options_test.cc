@@ -9,6 +9,7 @@
 #include "duotone/translate_options.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "passes/options_text.h"
 
 namespace duotone {
 namespace {
@@ -114,6 +115,38 @@ TEST(Options, TheTextNamesWhatDiffersFromTheDefaults) {
             "losses=a,b dtype=f16 policy=pytorch op:exp=allow name:fc1/.*=deny loss_scale=dynamic "
             "growth_interval=7 skip_nonfinite=false optimizer=sgd lr=0.1 momentum=0.9 "
             "nesterov=true");
+}
+
+// Reading the text gives the options back, also where the defaults of an optimizer's kind are not
+// those of the struct: AdamW decays unless told otherwise.
+TEST(Options, TheTextReadsBackAsTheSameOptions) {
+  const Options options{.optimizers = {AdamW{.weight_decay = 0}, AdamW{}, Sgd{}, Adam{.lr = 0.3}}};
+  const passes::PassOptions translated = ToPassOptions(options);
+  passes::PassOptions read;
+  const absl::Status status = passes::ParseOptions(internal::OptionsText(translated), read);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(read.optimizers.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(read.optimizers[i].kind, translated.optimizers[i].kind) << i;
+    EXPECT_EQ(read.optimizers[i].name, translated.optimizers[i].name) << i;
+    EXPECT_EQ(read.optimizers[i].lr, translated.optimizers[i].lr) << i;
+    EXPECT_EQ(read.optimizers[i].weight_decay, translated.optimizers[i].weight_decay) << i;
+  }
+}
+
+// The defaults that --help and docs/passes.md show are those that hold: setting them changes
+// nothing.
+TEST(Options, TheDocumentedDefaultsHold) {
+  for (const passes::OptionKey& key : passes::OptionKeys()) {
+    if (key.initial.empty()) continue;
+    const bool of_sgd = key.name == "momentum" || key.name == "nesterov";
+    passes::PassOptions options;
+    ASSERT_TRUE(passes::ParseOptions(of_sgd ? "optimizer=sgd" : "optimizer=adam", options).ok());
+    const std::string before = internal::OptionsText(options);
+    const absl::Status status = passes::SetOption(options, key.name, key.initial);
+    ASSERT_TRUE(status.ok()) << key.name << ": " << status;
+    EXPECT_EQ(internal::OptionsText(options), before) << key.name;
+  }
 }
 
 }  // namespace

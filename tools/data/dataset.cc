@@ -20,7 +20,8 @@ struct SpecKind {
 constexpr SpecKind kSpecs[] = {
     {"fashion-mnist", "the images of the package dataset-fashion-mnist, or of --data-dir"},
     {"idx:", "idx:DIR, a folder with IDX files in MNIST's layout, gzip-compressed or not"},
-    {"csv:", "csv:FILE, numbers with an integer label in the last column"},
+    {"csv:",
+     "csv:FILE, numbers with an integer label in the last column; the last tenth is held out"},
     {"npz:", "npz:FILE, NumPy arrays x and y, or x_train, y_train, x_test, y_test"},
     {"text:", "text:FILE, next-character prediction; the last tenth is held out"},
 };

@@ -1,13 +1,14 @@
 // Data sets for `duotone train --data=SPEC`. A data set is a training part and, where the source
 // has one, a test part; each part is a table of rows with one field per model input.
 //
-//   fashion-mnist        the 60,000 + 10,000 images of the package dataset-fashion-mnist, pixels
-//   divided by 255 idx:DIR              a folder with the four IDX files of MNIST's layout,
-//   gzip-compressed or not csv:FILE             numbers separated by commas; the last column is an
-//   integer label; the last tenth of the rows is the test part npz:FILE             NumPy arrays x,
-//   y (or x_train, y_train, and x_test, y_test) text:FILE            characters (bytes); inputs are
-//   windows of the model's length, targets the next characters;
-//                        the last tenth of the file is the test part
+//   fashion-mnist  the 60,000 + 10,000 images of the package dataset-fashion-mnist, pixels divided
+//                  by 255
+//   idx:DIR        a folder with the four IDX files of MNIST's layout, gzip-compressed or not
+//   csv:FILE       numbers separated by commas; the last column is an integer label; the last
+//                  tenth of the rows is the test part
+//   npz:FILE       NumPy arrays x, y (or x_train, y_train, and x_test, y_test)
+//   text:FILE      characters (bytes); inputs are windows of the model's length, targets the next
+//                  characters; the last tenth of the file is the test part
 #ifndef DUOTONE_TOOLS_DATA_DATASET_H_
 #define DUOTONE_TOOLS_DATA_DATASET_H_
 
