@@ -174,6 +174,11 @@ absl::Status TrainFlags::Check() const {
                         [](std::string* out, const DumpKind& k) { out->append(k.name); })));
     }
   }
+  // Found before the data is read.
+  DUOTONE_ASSIGN_OR_RETURN(const passes::PassOptions options, model.PassOptions());
+  if (options.keep_gradients) {
+    return UsageError("--keep-gradients: train has no use for them; opt shows them");
+  }
   if (resume && checkpoint.empty()) return UsageError("--resume needs --checkpoint=DIR");
   if (checkpoint_every > 0 && checkpoint.empty())
     return UsageError("--checkpoint-every needs --checkpoint=DIR");

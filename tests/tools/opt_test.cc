@@ -89,6 +89,8 @@ TEST_F(OptTest, BadUsageExitsWith2) {
       {"train", "m.duo", "--data=csv:x", "--batch=-3"},
       {"train", "m.duo", "--data=csv:x", "--seed=-1"},
       {"train", "m.duo", "--data=csv:x", "--resume"},
+      {"train", "m.duo", "--data=csv:x", "--amp=f8"},
+      {"train", "m.duo", "--data=csv:x", "--keep-gradients=true"},
       {"train", "m.duo", "--data=csv:x", "--dump=everything"},
   };
   Write("m.duo", kSmall);
