@@ -45,6 +45,17 @@ absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
   return absl::OkStatus();
 }
 
+// What is no file (a device, a pipe) is written as it stands: replacing /dev/null would take it
+// from the whole machine. So are the process's own streams, which others hold open.
+absl::Status WriteInPlace(const std::string& path, std::string_view bytes) {
+  FileDescriptor file(path == "/dev/stdout"   ? STDOUT_FILENO
+                      : path == "/dev/stderr" ? STDERR_FILENO
+                                              : open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.get() < 0) return Failed("write", path);
+  DUOTONE_RETURN_IF_ERROR(WriteAll(file.get(), bytes, path));
+  return file.Close() == 0 ? absl::OkStatus() : Failed("write", path);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
@@ -66,11 +77,22 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
 }
 
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
-  const std::filesystem::path target(path);
+  std::filesystem::path target(path);
   std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(target, error);
+  if (path == "/dev/stdout" || path == "/dev/stderr" ||
+      (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))) {
+    return WriteInPlace(path, bytes);
+  }
+  // A symbolic link to a file stays: that file is replaced.
+  if (std::filesystem::is_symlink(target, error)) {
+    target = std::filesystem::weakly_canonical(target, error);
+    if (error) return FailedPrecondition("cannot write %s: %s", path, error.message());
+  }
+  error.clear();
   if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
   if (error) return FailedPrecondition("cannot make the folder of %s: %s", path, error.message());
-  std::string temporary = path + ".tmp.XXXXXX";
+  std::string temporary = target.string() + ".tmp.XXXXXX";
   FileDescriptor file(mkostemp(temporary.data(), O_CLOEXEC));
   if (file.get() < 0) return Failed("write", path);
   // mkostemp makes private files; the result gets the rights a plain open would have given.
@@ -80,7 +102,8 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes
   if (status.ok() && fchmod(file.get(), 0666 & ~mask) != 0) status = Failed("write", path);
   if (status.ok() && fsync(file.get()) != 0) status = Failed("write", path);
   if (file.Close() != 0 && status.ok()) status = Failed("write", path);
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = Failed("replace", path);
+  if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0)
+    status = Failed("replace", path);
   if (!status.ok()) unlink(temporary.c_str());
   return status;
 }

@@ -16,7 +16,8 @@ namespace duotone {
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = size_t{1} << 30);
 
 // Writes a temporary file beside `path`, syncs it and renames it: afterwards `path` holds either
-// all of `bytes` or what it held before. Missing folders are made.
+// all of `bytes` or what it held before. Missing folders are made. A device or pipe is written to,
+// and of a symbolic link the file behind it is replaced.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes);
 
 }  // namespace duotone

@@ -73,6 +73,12 @@ absl::StatusOr<CompileReport> RunPipeline(const passes::PassOptions& pass_option
   DUOTONE_RETURN_IF_ERROR(dumper.status()).With("dump");
   const ir::Graph* step = module.FindGraph(passes::kStepGraph);
   if (step == nullptr) return Internal("the pipeline left no graph @%s", passes::kStepGraph);
+  if (step->updates().empty()) {
+    return InvalidArgument(
+        "module @%s: @%s is taken as it stands for the whole training step, but updates no state; "
+        "a forward graph needs another name",
+        module.name(), passes::kStepGraph);
+  }
   DUOTONE_ASSIGN_OR_RETURN(passes::CompileReport precision,
                            passes::MakeCompileReport(*step, pass_options.autocast));
   CompileReport report{.text = passes::ToText(precision),

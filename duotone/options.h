@@ -39,7 +39,7 @@ enum class Tone {
 // of `op` and `pattern`. Later overrides win over earlier ones.
 struct PrecisionOverride {
   std::string op;       // "exp"
-  std::string pattern;  // a regular expression: "encoder/0/.*"
+  std::string pattern;  // a POSIX extended regular expression: "encoder/0/.*"
   Tone tone = Tone::kDeny;
 };
 

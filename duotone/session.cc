@@ -256,6 +256,10 @@ absl::StatusOr<Tensor> SessionImpl::ReadOutput(const Metrics& metrics,
 
 absl::StatusOr<Outputs> SessionImpl::Evaluate(absl::Span<const Feed> feeds) {
   const ir::Graph* graph = module_->FindGraph(passes::kEvalGraph);
+  if (graph == nullptr) {
+    return FailedPrecondition("evaluation: module @%s has no graph @%s", module_->name(),
+                              passes::kEvalGraph);
+  }
   DUOTONE_ASSIGN_OR_RETURN(BoundFeeds bound, BindFeeds(*graph, feeds));
   DUOTONE_ASSIGN_OR_RETURN(Specialisation * specialisation, Specialise(passes::kEvalGraph, bound));
   DUOTONE_RETURN_IF_ERROR(Execute(*specialisation, bound.data)).With("evaluation");

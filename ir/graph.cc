@@ -14,12 +14,22 @@
 namespace duotone::ir {
 namespace {
 
-// The first of hint, hint.1, hint.2, ... for which `taken` is false.
+// The first of hint, hint.1, hint.2, ... for which `taken` is false. From the 16th on it is one
+// whose predecessor is taken, found by doubling: thousands of values may have the same hint.
 template <typename Taken>
 std::string FirstFree(std::string_view hint, Taken taken) {
-  std::string name(hint);
-  for (int i = 1; taken(name); ++i) name = absl::StrFormat("%s.%d", hint, i);
-  return name;
+  if (std::string name(hint); !taken(name)) return name;
+  auto numbered = [&](int i) { return absl::StrFormat("%s.%d", hint, i); };
+  int last_taken = 0, free = 1;
+  while (taken(numbered(free))) {
+    last_taken = free;
+    free = free < 16 ? free + 1 : 2 * free;
+  }
+  while (free - last_taken > 1) {
+    const int middle = last_taken + (free - last_taken) / 2;
+    (taken(numbered(middle)) ? last_taken : free) = middle;
+  }
+  return numbered(free);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ enum class TorchDevice { kCuda, kCpu };
 // and pattern is set.
 struct PrecisionOverride {
   std::optional<ir::Op> op;
-  std::string pattern;               // ECMAScript regular expression, searched in "<scope>/<name>"
+  std::string pattern;               // POSIX extended regular expression, searched for
   ir::Tone tone = ir::Tone::kUnset;  // kAllow, kInfer, kClear or kDeny
 };
 

@@ -8,21 +8,15 @@ namespace {
 
 using ir::Tone;
 
-// std::regex reports by exceptions; they end here.
-absl::StatusOr<std::regex> CompilePattern(const std::string& pattern) {
-  try {
-    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error& error) {
-    return InvalidArgument("the pattern '%s' is no regular expression: %s", pattern, error.what());
+// llvm::Regex, not std::regex: that one recurses with the depth of the pattern and the length of
+// the text, and takes exponential time on some.
+absl::StatusOr<llvm::Regex> CompilePattern(const std::string& pattern) {
+  llvm::Regex regex(pattern);
+  std::string error;
+  if (!regex.isValid(error)) {
+    return InvalidArgument("the pattern '%s' is no regular expression: %s", pattern, error);
   }
-}
-
-bool Matches(const std::regex& pattern, const std::string& text) {
-  try {
-    return std::regex_search(text, pattern);
-  } catch (const std::regex_error&) {  // too complex for this text
-    return false;
-  }
+  return regex;
 }
 
 }  // namespace
@@ -41,7 +35,7 @@ absl::StatusOr<PrecisionOverrides> PrecisionOverrides::Make(const AutocastOption
           ir::ToneName(entry.tone));
     }
     if (!entry.op) {
-      absl::StatusOr<std::regex> pattern = CompilePattern(entry.pattern);
+      absl::StatusOr<llvm::Regex> pattern = CompilePattern(entry.pattern);
       DUOTONE_RETURN_IF_ERROR(pattern).With("autocast override %d", i);
       made.patterns_.emplace_back(i, *std::move(pattern));
       continue;
@@ -67,7 +61,7 @@ int PrecisionOverrides::IndexFor(const ir::Node& node) const {
     const std::string path =
         scope.empty() ? node.name() : absl::StrFormat("%s/%s", scope, node.name());
     for (auto it = patterns_.rbegin(); it != patterns_.rend(); ++it) {
-      if (Matches(it->second, path)) return it->first;
+      if (it->second.match(path)) return it->first;
     }
   }
   return by_op_[static_cast<size_t>(node.op())];

@@ -3,13 +3,13 @@
 #define DUOTONE_PASSES_PRECISION_OVERRIDES_H_
 
 #include <array>
-#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "ir/graph.h"
+#include "llvm/Support/Regex.h"
 #include "passes/options.h"
 
 namespace duotone::passes {
@@ -30,7 +30,7 @@ class PrecisionOverrides {
  private:
   PrecisionOverrides() { by_op_.fill(-1); }
   std::array<int, ir::kOpCount> by_op_;
-  std::vector<std::pair<int, std::regex>> patterns_;
+  std::vector<std::pair<int, llvm::Regex>> patterns_;
 };
 
 }  // namespace duotone::passes

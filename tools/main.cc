@@ -42,8 +42,9 @@ std::string UsageSentence(const CLI::ParseError& error, int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
-  // A closed pipe is a write error, not a reason to die.
+  // A closed pipe or a file at its size limit is a write error, not a reason to die.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Duotone compiles computation graphs for mixed-precision training.", "duotone");
   app.require_subcommand(1);
   // A later value wins, so that a script can end in "$@"; subcommands inherit this.

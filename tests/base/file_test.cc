@@ -1,8 +1,11 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -58,6 +61,31 @@ TEST(FileTest, AFailedWriteKeepsTheOldFile) {
   EXPECT_EQ(
       std::distance(fs::directory_iterator(fs::path(path).parent_path()), fs::directory_iterator()),
       1);
+  fs::remove_all(TempPath(""));
+}
+
+TEST(FileTest, APipeIsWrittenToAndNotReplaced) {
+  const std::string path = TempPath("pipe");
+  fs::create_directories(fs::path(path).parent_path());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(WriteFileAtomically(path, "through").ok());
+  char bytes[16] = {};
+  EXPECT_EQ(read(reader, bytes, sizeof(bytes)), 7);
+  EXPECT_STREQ(bytes, "through");
+  EXPECT_TRUE(fs::is_fifo(path));
+  close(reader);
+  fs::remove_all(TempPath(""));
+}
+
+TEST(FileTest, ASymbolicLinkStaysAndItsFileIsReplaced) {
+  const std::string file = TempPath("file"), link = TempPath("link");
+  ASSERT_TRUE(WriteFileAtomically(file, "old").ok());
+  fs::create_symlink("file", link);
+  ASSERT_TRUE(WriteFileAtomically(link, "new").ok());
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(*ReadFile(file), "new");
   fs::remove_all(TempPath(""));
 }
 

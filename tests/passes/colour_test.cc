@@ -190,6 +190,18 @@ TEST(OverridesTest, ImpossibleOnesAreErrors) {
   EXPECT_EQ(message({.op = Op::kExp, .tone = ir::Tone::kAllow}), "");
 }
 
+// Both end the process, or nearly, where matching recurses or goes back.
+TEST_F(ColourTest, HostilePatternsAreOrdinaryOnes) {
+  const std::string deep = std::string(20000, '(') + "t" + std::string(20000, ')');
+  Colour("graph @g(%t: f32[4]) { %t1 = tanh(%t) : f32[4] return %t1 }",
+         {.dtype = DType::kF16, .overrides = {{.pattern = deep, .tone = ir::Tone::kAllow}}});
+  EXPECT_THAT(colouring_.override_used, ElementsAre(true));
+  const std::string name(60, 'x');
+  Colour("graph @g(%t: f32[4]) { %" + name + " = tanh(%t) : f32[4] return %" + name + " }",
+         {.dtype = DType::kF16, .overrides = {{.pattern = "(x+x+)+y", .tone = ir::Tone::kAllow}}});
+  EXPECT_THAT(colouring_.override_used, ElementsAre(false));
+}
+
 TEST(ColourErrorTest, TheTypeMustBeA16BitOne) {
   auto module = ParseOrDie("graph @g(%x: f32[4]) { %y = exp(%x) : f32[4] return %y }");
   for (std::optional<DType> dtype : {std::optional<DType>(), std::optional<DType>(DType::kF64)}) {

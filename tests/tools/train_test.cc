@@ -73,6 +73,28 @@ TEST_F(TrainTest, LearnsInEveryPrecisionAndEndsWithTheAccuracy) {
   }
 }
 
+TEST_F(TrainTest, AGraphCalledStepIsNoForwardGraph) {
+  std::string model = kModel;
+  model.replace(model.find("@loss"), 5, "@step");
+  Write("s.duo", model);
+  const CommandResult result = Run({"train", "s.duo", "--data=csv:d.csv"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("a forward graph needs another name"));
+}
+
+// What opt prints is a model: its @step trains as it stands. Without @eval it cannot be evaluated.
+TEST_F(TrainTest, AStepWithoutEvalTrainsButIsNotEvaluated) {
+  Write("c.duo", Run({"opt", "--pipeline=train", "m.duo"}).out);
+  EXPECT_EQ(Run({"train", "c.duo", "--data=csv:d.csv"}).exit_code, 0);
+  std::string model = Read("c.duo");
+  const size_t eval = model.find("graph @eval");
+  model.erase(eval, model.find("graph @step") - eval);
+  Write("e.duo", model);
+  const CommandResult result = Run({"train", "e.duo", "--data=csv:d.csv"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("has no graph @eval"));
+}
+
 TEST_F(TrainTest, ALogHasARowPerStep) {
   ASSERT_EQ(Train({"--amp=f16", "--epochs=1", "--log=l.csv"}).exit_code, 0);
   const std::string log = Read("l.csv");
