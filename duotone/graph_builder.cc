@@ -295,10 +295,10 @@ std::string Model::name() const { return data_ == nullptr ? "" : data_->module->
 
 std::string Model::Text() const { return data_ == nullptr ? "" : ir::Print(*data_->module); }
 
-std::vector<Model::Entry> Model::inputs() const {
+std::vector<Model::Entry> Model::inputs(std::string_view graph_name) const {
   std::vector<Entry> entries;
   if (data_ == nullptr) return entries;
-  if (auto graph = internal::ForwardGraph(*data_->module); graph.ok()) {
+  if (auto graph = internal::ForwardGraph(*data_->module, graph_name); graph.ok()) {
     for (const ir::Node* input : (*graph)->inputs()) {
       entries.push_back({input->name(), internal::FromType(input->type())});
     }
@@ -306,10 +306,10 @@ std::vector<Model::Entry> Model::inputs() const {
   return entries;
 }
 
-std::vector<Model::Entry> Model::outputs() const {
+std::vector<Model::Entry> Model::outputs(std::string_view graph_name) const {
   std::vector<Entry> entries;
   if (data_ == nullptr) return entries;
-  if (auto graph = internal::ForwardGraph(*data_->module); graph.ok()) {
+  if (auto graph = internal::ForwardGraph(*data_->module, graph_name); graph.ok()) {
     for (const ir::Output& output : (*graph)->outputs()) {
       entries.push_back({output.name, internal::FromType(output.value.type())});
     }

@@ -95,8 +95,10 @@ class Model {
     std::string name;
     TensorType type;
   };
-  std::vector<Entry> inputs() const;
-  std::vector<Entry> outputs() const;
+  // Of the graph called `graph`, or by default of the one that is trained (Options::graph); nothing
+  // if there is no such graph.
+  std::vector<Entry> inputs(std::string_view graph = "") const;
+  std::vector<Entry> outputs(std::string_view graph = "") const;
   std::vector<Entry> params() const;
 
  private:

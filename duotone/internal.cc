@@ -130,7 +130,7 @@ absl::StatusOr<const ir::Graph*> ForwardGraph(const ir::Module& module, std::str
     return NotFound("module @%s has no graph @%s", module.name(), name);
   }
   if (module.graphs().size() == 1) return module.graphs()[0].get();
-  for (std::string_view usual : {"loss", "main"}) {
+  for (std::string_view usual : {"step", "loss", "main"}) {  // @step: a dump of a training module
     if (const ir::Graph* graph = module.FindGraph(usual)) return graph;
   }
   return InvalidArgument("module @%s has %d graphs and none is called @loss or @main: name one",

@@ -50,9 +50,9 @@ struct ModelInputs {
 };
 
 // The model's inputs without their first axis, which counts the rows of a batch.
-absl::StatusOr<ModelInputs> InputsOf(const Model& model) {
+absl::StatusOr<ModelInputs> InputsOf(const Model& model, const std::string& graph) {
   ModelInputs inputs;
-  for (const Model::Entry& entry : model.inputs()) {
+  for (const Model::Entry& entry : model.inputs(graph)) {
     InputSpec spec{.name = entry.name, .dtype = entry.type.dtype};
     if (entry.type.shape.empty()) {
       return InvalidArgument("input %%%s: %s has no axis for the rows of a batch", entry.name,
@@ -69,13 +69,17 @@ absl::StatusOr<ModelInputs> InputsOf(const Model& model) {
     if (const std::optional<int64_t> rows = Number(entry.type.shape[0])) inputs.fixed_rows = rows;
     inputs.specs.push_back(std::move(spec));
   }
-  if (inputs.specs.empty()) return InvalidArgument("the model has no inputs to feed data to");
+  if (inputs.specs.empty()) {
+    return InvalidArgument(
+        "the model has no inputs to feed data to, or several graphs of which --graph must name "
+        "one");
+  }
   return inputs;
 }
 
 // The classes that the output called "logits" tells apart, or nothing.
-std::optional<int64_t> ClassesOf(const Model& model) {
-  for (const Model::Entry& entry : model.outputs()) {
+std::optional<int64_t> ClassesOf(const Model& model, const std::string& graph) {
+  for (const Model::Entry& entry : model.outputs(graph)) {
     if (entry.name == "logits" && !entry.type.shape.empty()) return Number(entry.type.shape.back());
   }
   return std::nullopt;
@@ -126,11 +130,12 @@ class Trainer {
 absl::Status Trainer::LoadModelAndData() {
   DUOTONE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags_.file, size_t{64} << 20));
   DUOTONE_ASSIGN_OR_RETURN(model_, ParseModel(text, flags_.file == "-" ? "<stdin>" : flags_.file));
-  DUOTONE_ASSIGN_OR_RETURN(inputs_, InputsOf(model_));
+  DUOTONE_ASSIGN_OR_RETURN(const passes::PassOptions passes, flags_.model.PassOptions());
+  DUOTONE_ASSIGN_OR_RETURN(inputs_, InputsOf(model_, passes.graph));
   DataOptions options{.data_dir = flags_.data_dir};
   if (inputs_.specs[0].row_shape.size() == 1) options.window = inputs_.specs[0].row_shape[0];
   DUOTONE_ASSIGN_OR_RETURN(data_, LoadDataset(flags_.data, options));
-  if (const std::optional<int64_t> classes = ClassesOf(model_);
+  if (const std::optional<int64_t> classes = ClassesOf(model_, passes.graph);
       classes && data_.classes > *classes) {
     return InvalidArgument(
         "the data has labels up to %d, but the model's logits tell %d classes apart",

@@ -95,6 +95,17 @@ TEST_F(TrainTest, AStepWithoutEvalTrainsButIsNotEvaluated) {
   EXPECT_THAT(result.err, HasSubstr("has no graph @eval"));
 }
 
+TEST_F(TrainTest, OneOfSeveralGraphsIsTrained) {
+  std::string model = kModel;
+  model.replace(model.find("@loss"), 5, "@mine");
+  model.insert(model.rfind('}'), "  graph @other(%z: f32[2]) { return %z }\n");
+  Write("two.duo", model);
+  EXPECT_THAT(Run({"train", "two.duo", "--data=csv:d.csv"}).err,
+              HasSubstr("--graph must name one"));
+  const CommandResult result = Run({"train", "two.duo", "--data=csv:d.csv", "--graph=mine"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 TEST_F(TrainTest, ALogHasARowPerStep) {
   ASSERT_EQ(Train({"--amp=f16", "--epochs=1", "--log=l.csv"}).exit_code, 0);
   const std::string log = Read("l.csv");
