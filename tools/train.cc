@@ -166,6 +166,8 @@ absl::Status Trainer::CompileModel() {
   if (flags_.max_steps > 0) total_steps_ = std::min(total_steps_, flags_.max_steps);
   const auto start = Clock::now();
   DUOTONE_ASSIGN_OR_RETURN(session_, Compile(model_, options));
+  std::signal(SIGINT, OnInterrupt);
+  std::signal(SIGTERM, OnInterrupt);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const CompileReport& report = session_->report();
   scaled_ = options.loss_scale.kind == LossScale::Kind::kDynamic ||
@@ -203,6 +205,8 @@ absl::Status Trainer::Resume() {
         info.path, counter("batch"), counter("rows"), batch, train_->rows());
   }
   saved_at_ = session_->step();
+  if (const absl::StatusOr<Tensor> skipped = session_->GetState("skipped_steps"); skipped.ok())
+    skipped_ = static_cast<int64_t>(skipped->Get(0));
   if (!flags_.quiet)
     std::fprintf(stderr, "resumed from %s at step %d\n", info.path.c_str(),
                  static_cast<int>(info.step));
@@ -266,8 +270,6 @@ absl::Status Trainer::Loop() {
     DUOTONE_ASSIGN_OR_RETURN(log_, TrainingLog::Open(flags_.log, session_->step()));
   }
   progress_.emplace(scaled_, flags_.quiet);
-  std::signal(SIGINT, OnInterrupt);
-  std::signal(SIGTERM, OnInterrupt);
   for (int64_t step = session_->step(); step < total_steps_ && !interrupted; ++step) {
     DUOTONE_RETURN_IF_ERROR(OneStep(step));
   }
@@ -326,6 +328,10 @@ absl::StatusOr<EvaluationResult> Trainer::EvaluateTest() {
   const int64_t batches =
       inputs_.fixed_rows ? test_->rows() / *inputs_.fixed_rows : test_->batches_per_epoch();
   for (int64_t i = 0; i < batches; ++i) {
+    if (interrupted) {
+      return absl::CancelledError(
+          absl::StrFormat("interrupted in the evaluation, after batch %d of %d", i, batches));
+    }
     test_->InOrder(i, batch_);
     DUOTONE_ASSIGN_OR_RETURN(const Outputs outputs, session_->Evaluate(Feeds(batch_)));
     for (const std::string& name : losses_) {

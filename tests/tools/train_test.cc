@@ -153,6 +153,15 @@ TEST_F(TrainTest, AResumedRunEndsWithTheSameWeights) {
   EXPECT_EQ(whole["final_loss"], resumed["final_loss"]);
 }
 
+TEST_F(TrainTest, AResumedRunWithNothingLeftToDoStillReportsTheSkippedSteps) {
+  const std::vector<std::string> args = {"--amp=f16", "--init-scale=1e30", "--checkpoint=ck",
+                                         "--resume", "--json=r.json"};
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_EQ(Train(args).exit_code, 0);
+    EXPECT_EQ(nlohmann::json::parse(Read("r.json"))["skipped"], 6) << run;
+  }
+}
+
 TEST_F(TrainTest, InterruptedRunsAreSaved) {
   const CommandResult result = RunAndInterrupt(
       {"train", "m.duo", "--data=csv:d.csv", "--batch=1", "--epochs=1000000", "--checkpoint=ck"},
