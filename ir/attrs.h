@@ -271,14 +271,15 @@ struct ScheduleAttrs {
       Field{"total_steps", &ScheduleAttrs::total_steps});
 };
 
-// Alphabetical.
+// Alphabetical. Laid out by hand: clang-format arranges a macro anew each time it runs.
+// clang-format off
 #define DUOTONE_ATTR_KINDS(V)                                                                      \
-  V(AdamAttrs)                                                                                     \
-  V(AxisAttrs)                                                                                     \
-  V(BroadcastAttrs) V(CastAttrs) V(ClampAttrs) V(ConstantAttrs) V(CrossEntropyAttrs)               \
-      V(DropoutAttrs) V(GeluAttrs) V(IotaAttrs) V(LayerNormAttrs) V(LossScaleAttrs) V(MatMulAttrs) \
-          V(NormalAttrs) V(PadAttrs) V(ReduceAttrs) V(ReshapeAttrs) V(ScheduleAttrs) V(SgdAttrs)   \
-              V(SizeOfAttrs) V(SliceAttrs) V(SoftmaxAttrs) V(TransposeAttrs) V(UniformAttrs)
+  V(AdamAttrs) V(AxisAttrs) V(BroadcastAttrs) V(CastAttrs) V(ClampAttrs) V(ConstantAttrs)          \
+  V(CrossEntropyAttrs) V(DropoutAttrs) V(GeluAttrs) V(IotaAttrs) V(LayerNormAttrs)                 \
+  V(LossScaleAttrs) V(MatMulAttrs) V(NormalAttrs) V(PadAttrs) V(ReduceAttrs) V(ReshapeAttrs)       \
+  V(ScheduleAttrs) V(SgdAttrs) V(SizeOfAttrs) V(SliceAttrs) V(SoftmaxAttrs) V(TransposeAttrs)      \
+  V(UniformAttrs)
+// clang-format on
 
 #define DUOTONE_ATTR_COMMA_(kind) , kind
 using Attrs = std::variant<NoAttrs DUOTONE_ATTR_KINDS(DUOTONE_ATTR_COMMA_)>;
