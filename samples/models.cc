@@ -85,4 +85,13 @@ absl::StatusOr<Model> Gpt(const GptOptions& o) {
   return std::move(b).Build();
 }
 
+absl::Span<const NamedModel> AllModels() {
+  static constexpr NamedModel kModels[] = {
+      {"mlp", [] { return Mlp(); }},
+      {"gpt", [] { return Gpt(); }},
+      {"gpt_small", [] { return Gpt({.width = 64, .layers = 2, .context = 64}); }},
+  };
+  return kModels;
+}
+
 }  // namespace duotone::samples

@@ -2,9 +2,11 @@
 #ifndef DUOTONE_SAMPLES_MODELS_H_
 #define DUOTONE_SAMPLES_MODELS_H_
 
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "duotone/duotone.h"
 
 namespace duotone::samples {
@@ -22,6 +24,14 @@ struct GptOptions {
 // A character model: learned positions, pre-norm blocks with causal attention and GELU, over x and
 // y: i32[B, context].
 absl::StatusOr<Model> Gpt(const GptOptions& options = {});
+
+// The models that have a text form in samples/models/<name>.duo.
+struct NamedModel {
+  std::string_view name;
+  absl::StatusOr<Model> (*build)();
+};
+// mlp, gpt, and gpt_small with two layers of width 64 and a context of 64.
+absl::Span<const NamedModel> AllModels();
 
 }  // namespace duotone::samples
 

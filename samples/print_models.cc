@@ -6,16 +6,16 @@
 
 int main(int argc, char** argv) {
   const std::string_view name = argc == 2 ? argv[1] : "";
-  if (name != "mlp" && name != "gpt") {
-    std::fprintf(stderr, "usage: print_models mlp|gpt\n");
-    return 2;
+  for (const duotone::samples::NamedModel& known : duotone::samples::AllModels()) {
+    if (known.name != name) continue;
+    absl::StatusOr<duotone::Model> model = known.build();
+    if (!model.ok()) {
+      std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
+      return 1;
+    }
+    std::printf("%s", model->Text().c_str());
+    return 0;
   }
-  absl::StatusOr<duotone::Model> model =
-      name == "mlp" ? duotone::samples::Mlp() : duotone::samples::Gpt();
-  if (!model.ok()) {
-    std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
-    return 1;
-  }
-  std::printf("%s", model->Text().c_str());
-  return 0;
+  std::fprintf(stderr, "usage: print_models NAME, one of samples::AllModels()\n");
+  return 2;
 }

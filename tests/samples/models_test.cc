@@ -27,12 +27,13 @@ int64_t ParameterCount(const Model& model) {
 }
 
 TEST(Models, TheFilesAreWhatTheBuildersPrint) {
-  absl::StatusOr<Model> mlp = Mlp(), gpt = Gpt();
-  ASSERT_TRUE(mlp.ok()) << mlp.status();
-  ASSERT_TRUE(gpt.ok()) << gpt.status();
-  const char* refresh = "refresh with: print_models NAME > samples/models/NAME.duo";
-  EXPECT_EQ(mlp->Text(), FileText("mlp.duo")) << refresh;
-  EXPECT_EQ(gpt->Text(), FileText("gpt.duo")) << refresh;
+  for (const NamedModel& known : AllModels()) {
+    const std::string name(known.name);
+    absl::StatusOr<Model> model = known.build();
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(model->Text(), FileText(name + ".duo"))
+        << "refresh with: print_models " << name << " > samples/models/" << name << ".duo";
+  }
 }
 
 TEST(Models, TheyHaveAsManyParametersAsTheirPeers) {
