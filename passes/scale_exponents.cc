@@ -19,14 +19,9 @@ bool IsZeroConstant(const Node& node) {
   return true;
 }
 
-// A node's place in the table, less two cases that depend on the node: a result that is no
-// floating-point number (a cast to integers) and padding with something else than zero.
+// The table's answer, less results that are no floating-point numbers (a cast to integers).
 Linearity LinearityOf(const Node& node) {
-  if (!node.type().is_float()) return ir::kNonLinear;
-  if (const auto* pad = std::get_if<ir::PadAttrs>(&node.attrs()); pad && pad->value != 0.0) {
-    return ir::kNonLinear;
-  }
-  return node.def().linear;
+  return node.type().is_float() ? node.def().LinearityWith(node.attrs()) : ir::kNonLinear;
 }
 
 std::string Shown(ScaleExponent exponent) {
