@@ -22,6 +22,7 @@
 #include "tools/command.h"
 #include "tools/data/batcher.h"
 #include "tools/data/dataset.h"
+#include "tools/dumps.h"
 #include "tools/progress.h"
 #include "tools/train_flags.h"
 #include "tools/training_log.h"
@@ -176,12 +177,11 @@ absl::Status Trainer::CompileModel() {
     std::fprintf(stderr, "data: %s\n%scompiled in %.2f s\n", data_.description.c_str(),
                  report.text.c_str(), seconds);
   }
-  if (flags_.Dumps("graph")) {
-    const std::string path = absl::StrCat(flags_.dump_dir, "/step.duo");
-    DUOTONE_RETURN_IF_ERROR(WriteFileAtomically(path, session_->ir_text()));
-    std::fprintf(stderr, "precision-annotated IR: %s\n", path.c_str());
+  for (const DumpKind& kind : DumpKinds()) {
+    if (!flags_.Dumps(kind.name)) continue;
+    const int64_t batch = inputs_.fixed_rows.value_or(flags_.batch);
+    DUOTONE_RETURN_IF_ERROR(WriteDump(kind, *session_, batch, flags_.dump_dir));
   }
-  if (flags_.Dumps("timing")) std::fputs(report.passes.c_str(), stderr);
   return absl::OkStatus();
 }
 

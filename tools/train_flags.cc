@@ -7,18 +7,10 @@
 #include "passes/options.h"
 #include "tools/command.h"
 #include "tools/data/dataset.h"
+#include "tools/dumps.h"
 
 namespace duotone::tools {
 namespace {
-
-struct DumpKind {
-  std::string_view name;
-  std::string_view doc;
-};
-constexpr DumpKind kDumpKinds[] = {
-    {"graph", "the module after all passes, as step.duo"},
-    {"timing", "the passes with their times, to stderr"},
-};
 
 LossScale ToLossScale(const passes::LossScaleOptions& from) {
   LossScale to;
@@ -149,7 +141,7 @@ void TrainFlags::Declare(CLI::App& app) {
       ->type_name("N")
       ->check(WholeNumber(0));
   std::string kinds;
-  for (const DumpKind& kind : kDumpKinds)
+  for (const DumpKind& kind : DumpKinds())
     kinds += absl::StrFormat("\n  %-7s %s", kind.name, kind.doc);
   app.add_option("--dump", dump, "What to write down, separated by commas:" + kinds)
       ->delimiter(',')
@@ -166,11 +158,11 @@ bool TrainFlags::Dumps(std::string_view kind) const {
 
 absl::Status TrainFlags::Check() const {
   for (const std::string& kind : dump) {
-    if (std::none_of(std::begin(kDumpKinds), std::end(kDumpKinds),
+    if (std::none_of(DumpKinds().begin(), DumpKinds().end(),
                      [&](const DumpKind& k) { return k.name == kind; })) {
       return UsageError(absl::StrFormat(
           "--dump=%s: train can write %s", kind,
-          absl::StrJoin(kDumpKinds, " and ",
+          absl::StrJoin(DumpKinds(), " and ",
                         [](std::string* out, const DumpKind& k) { out->append(k.name); })));
     }
   }

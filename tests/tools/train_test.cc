@@ -114,6 +114,17 @@ TEST_F(TrainTest, ALogHasARowPerStep) {
   EXPECT_THAT(log, HasSubstr(",65536,0,"));
 }
 
+TEST_F(TrainTest, DumpsAreWrittenIntoTheirFolder) {
+  const CommandResult result = Train(
+      {"--amp=f16", "--max-steps=1", "--dump=graph,colours,program,timing", "--dump-dir=d/e"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(Read("d/e/step.duo"), HasSubstr("graph @step("));
+  EXPECT_THAT(Read("d/e/step.colours.txt"), HasSubstr("logits"));
+  EXPECT_THAT(Read("d/e/step.program.txt"), HasSubstr("program @step"));
+  EXPECT_THAT(result.err, HasSubstr("d/e/step.duo"));
+  EXPECT_THAT(result.err, HasSubstr("autodiff"));
+}
+
 TEST_F(TrainTest, MaxStepsOnlyStops) {
   ASSERT_EQ(Train({"--epochs=3", "--max-steps=4", "--schedule=linear", "--json=r.json",
                    "--log=short.csv"})
