@@ -12,9 +12,11 @@ int main() {
   Value x = b.Input("x", F32({"B", 784})), y = b.Input("y", I32({"B"}));
   Value h = x;
   for (int i : {0, 1, 2}) {
+    Scope scope(b, "fc" + std::to_string(i));
     const int in = i == 0 ? 784 : 512, out = i == 2 ? 10 : 512;
-    Value w = b.Param("w" + std::to_string(i), F32({in, out}), KaimingUniform());
-    h = Linear(i == 0 ? h : Relu(h), w, b.Param("b" + std::to_string(i), F32({out}), Zeros()));
+    Value w = b.Param("w", F32({in, out}), KaimingUniform()),
+          bias = b.Param("b", F32({out}), Zeros());
+    h = Linear(i == 0 ? h : Relu(h), w, bias);
   }
   b.Output("loss", CrossEntropy(h, y));
   b.Output("choice", ArgMax(h));
