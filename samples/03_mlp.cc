@@ -9,20 +9,18 @@ using namespace duotone;  // NOLINT(google-build-using-namespace)
 
 int main() {
   GraphBuilder b("mlp");
-  Value x = b.Input("x", F32({"B", 784})), y = b.Input("y", I32({"B"}));
-  Value h = x;
+  Value x = b.Input("x", F32({"B", 784})), y = b.Input("y", I32({"B"})), h = x;
   for (int i : {0, 1, 2}) {
-    Scope scope(b, "fc" + std::to_string(i));
+    const std::string n = std::to_string(i);
     const int in = i == 0 ? 784 : 512, out = i == 2 ? 10 : 512;
-    Value w = b.Param("w", F32({in, out}), KaimingUniform()),
-          bias = b.Param("b", F32({out}), Zeros());
-    h = Linear(i == 0 ? h : Relu(h), w, bias);
+    Value w = b.Param("w" + n, F32({in, out}), KaimingUniform());
+    h = Linear(i == 0 ? h : Relu(h), w, b.Param("b" + n, F32({out}), Zeros()));
   }
   b.Output("loss", CrossEntropy(h, y));
   b.Output("choice", ArgMax(h));
   auto session = Compile(std::move(b), {.autocast = {.dtype = DType::kF16},
                                         .loss_scale = DynamicLossScale(),
-                                        .optimizers = {AdamW{.lr = 1e-3}}});
+                                        .optimizers = {AdamW{}}});
   if (!session.ok()) return std::fprintf(stderr, "%s\n", session.status().ToString().c_str()), 1;
 
   std::mt19937 random(1);
@@ -36,7 +34,7 @@ int main() {
     }
     auto metrics = session->Step({{"x", pictures}, {"y", waves}});
     if (!metrics.ok()) return std::fprintf(stderr, "%s\n", metrics.status().ToString().c_str()), 1;
-    if (step % 20 != 0) continue;
+    if (step % 20 > 0) continue;
     int right = 0;
     for (int i = 0; i < 128; ++i) right += metrics->Output("choice")->Get(i) == waves[i];
     std::printf("step %d  loss %.3f  %d of 128 right\n", step, metrics->loss(), right);
