@@ -1,5 +1,5 @@
-// The MLP (784-512-512-10) in f16 with dynamic loss scaling: which of ten waves does a noisy
-// picture show?
+// The MLP (784-512-512-10) in f16 with dynamic loss scaling, the default there: which of ten waves
+// does a noisy picture show?
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -18,11 +18,9 @@ int main() {
   }
   b.Output("loss", CrossEntropy(h, y));
   b.Output("choice", ArgMax(h));
-  auto session = Compile(std::move(b), {.autocast = {.dtype = DType::kF16},
-                                        .loss_scale = DynamicLossScale(),
-                                        .optimizers = {AdamW{}}});
+  auto session =
+      Compile(std::move(b), {.autocast = {.dtype = DType::kF16}, .optimizers = {AdamW{}}});
   if (!session.ok()) return std::fprintf(stderr, "%s\n", session.status().ToString().c_str()), 1;
-
   std::mt19937 random(1);
   std::vector<float> pictures(128 * 784);
   std::vector<int32_t> waves(128);
