@@ -14,7 +14,7 @@ using namespace duotone;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-constexpr int kBatch = 64, kInputs = 16, kHidden = 32, kOutputs = 256, kSteps = 60;
+constexpr int kBatch = 64, kInputs = 16, kHidden = 32, kOutputs = 256, kSteps = 30;
 constexpr double kSmallestF16 = 0x1p-24, kSmallestNormalF16 = 0x1p-14;
 
 absl::StatusOr<Model> Network() {
@@ -81,12 +81,10 @@ absl::Status Train(const std::string& title, std::optional<DType> dtype, LossSca
     last = metrics->loss();
     if (step == 1) first = last;
     const Shares shares = SharesOf(gradient->ToFloats(), metrics->loss_scale());
-    if (step <= 3 || step % 10 == 0) {
-      std::printf(
-          "  step %2d  loss %.3e  scale %-10g gradient in f16: %5.1f %% zero  %5.1f %% subnormal"
-          "  (largest %.1e)\n",
-          step, last, metrics->loss_scale(), shares.zero, shares.subnormal, shares.largest);
-    }
+    std::printf(
+        "  step %2d  loss %.3e  scale %-10g gradient in f16: %5.1f %% zero  %5.1f %% subnormal"
+        "  (largest %.1e)\n",
+        step, last, metrics->loss_scale(), shares.zero, shares.subnormal, shares.largest);
   }
   std::printf("  the loss falls to %.1f %% of its first value\n\n", 100 * last / first);
   return absl::OkStatus();
