@@ -155,7 +155,7 @@ std::string Bytes(std::vector<T> values) {
 }
 
 void Append(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) : 0);
 }
 
 // A zip archive of stored or deflated members.
