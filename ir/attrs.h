@@ -204,6 +204,15 @@ struct DropoutAttrs {
   static constexpr auto kFields = std::make_tuple(Field{"rate", &DropoutAttrs::rate});
 };
 
+// fusion: what kind of kernel the body becomes (design.md section 7: pointwise, row, column, matmul,
+// optimizer, scatter), and why its nodes stand together.
+struct FusionAttrs {
+  std::string family = "pointwise";
+  std::string reason;
+  static constexpr auto kFields = std::make_tuple(Field{"family", &FusionAttrs::family},
+                                                  Field{"reason", &FusionAttrs::reason});
+};
+
 struct UniformAttrs {
   double low = 0.0;
   double high = 1.0;
@@ -275,7 +284,7 @@ struct ScheduleAttrs {
 // clang-format off
 #define DUOTONE_ATTR_KINDS(V)                                                                      \
   V(AdamAttrs) V(AxisAttrs) V(BroadcastAttrs) V(CastAttrs) V(ClampAttrs) V(ConstantAttrs)          \
-  V(CrossEntropyAttrs) V(DropoutAttrs) V(GeluAttrs) V(IotaAttrs) V(LayerNormAttrs)                 \
+  V(CrossEntropyAttrs) V(DropoutAttrs) V(FusionAttrs) V(GeluAttrs) V(IotaAttrs) V(LayerNormAttrs)  \
   V(LossScaleAttrs) V(MatMulAttrs) V(NormalAttrs) V(PadAttrs) V(ReduceAttrs) V(ReshapeAttrs)       \
   V(ScheduleAttrs) V(SgdAttrs) V(SizeOfAttrs) V(SliceAttrs) V(SoftmaxAttrs) V(TransposeAttrs)      \
   V(UniformAttrs)

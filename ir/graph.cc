@@ -32,6 +32,25 @@ std::string FirstFree(std::string_view hint, Taken taken) {
   return numbered(free);
 }
 
+// The result types of a fusion, whose body says them.
+absl::StatusOr<Types> TypesOfBody(Op op, const Graph& body, llvm::ArrayRef<Type> operands) {
+  if (op != Op::kFusion) return InvalidArgument("%s: only a fusion has a body", OpName(op));
+  if (operands.size() != body.inputs().size()) {
+    return InvalidArgument("fusion: %d operands, but its body has %d inputs", operands.size(),
+                           body.inputs().size());
+  }
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Node* input = body.inputs()[i];
+    if (operands[i] == input->type()) continue;
+    return InvalidArgument("fusion: operand %d is %s, but input %%%s of its body is %s", i,
+                           operands[i].ToString(), input->name(), input->type().ToString());
+  }
+  if (body.outputs().empty()) return InvalidArgument("fusion: its body returns nothing");
+  Types types;
+  for (const Output& output : body.outputs()) types.push_back(output.value.type());
+  return types;
+}
+
 }  // namespace
 
 const Type& Value::type() const { return node->type(index); }
@@ -76,7 +95,7 @@ Node* Graph::NewNode(Op op) {
 }
 
 absl::StatusOr<Value> Graph::AddInput(std::string_view name, Type type, std::string_view loc) {
-  if (Find(name) || module_->FindState(name)) {
+  if (Find(name) || IsStateName(name)) {
     return InvalidArgument("input %%%s: the name is taken", name);
   }
   DUOTONE_RETURN_IF_ERROR(ElementCount(type.shape)).With("input %%%s", name);
@@ -128,7 +147,9 @@ absl::StatusOr<Node*> Graph::Add(Spec spec, Node* before) {
     if (spec.info.loc.empty()) return absl::StrFormat("(node %%%s)", shown);
     return absl::StrFormat("(%s, node %%%s)", spec.info.loc, shown);
   };
-  absl::StatusOr<Types> types = InferTypes(spec.op, operand_types, spec.attrs);
+  absl::StatusOr<Types> types = spec.body == nullptr
+                                    ? InferTypes(spec.op, operand_types, spec.attrs)
+                                    : TypesOfBody(spec.op, *spec.body, operand_types);
   if (!types.ok()) {
     return absl::Status(types.status().code(),
                         absl::StrCat(types.status().message(), " ", place()));
@@ -139,7 +160,7 @@ absl::StatusOr<Node*> Graph::Add(Spec spec, Node* before) {
   }
   llvm::StringSet<> own_names;
   for (const std::string& name : spec.names) {
-    if (!own_names.insert(name).second || Find(name) || module_->FindState(name)) {
+    if (!own_names.insert(name).second || Find(name) || IsStateName(name)) {
       return InvalidArgument("%s: the name %%%s is taken %s", def.name, name, place());
     }
   }
@@ -151,6 +172,7 @@ absl::StatusOr<Node*> Graph::Add(Spec spec, Node* before) {
   node->operands_ = std::move(spec.operands);
   node->types_.assign(types->begin(), types->end());
   node->info_ = std::move(spec.info);
+  node->body_ = std::move(spec.body);
   for (size_t i = 0; i < types->size(); ++i) {
     std::string name = i < spec.names.size() ? spec.names[i]
                        : i == 0              ? UniqueName(def.name)
@@ -163,10 +185,13 @@ absl::StatusOr<Node*> Graph::Add(Spec spec, Node* before) {
   return node;
 }
 
+bool Graph::IsStateName(std::string_view name) const {
+  return module_ != nullptr && module_->FindState(name) != nullptr;
+}
+
 std::string Graph::UniqueName(std::string_view hint) const {
-  return FirstFree(hint, [&](const std::string& name) {
-    return by_name_.contains(name) || module_->FindState(name) != nullptr;
-  });
+  return FirstFree(
+      hint, [&](const std::string& name) { return by_name_.contains(name) || IsStateName(name); });
 }
 
 Value Graph::Find(std::string_view name) const {
@@ -176,7 +201,7 @@ Value Graph::Find(std::string_view name) const {
 
 absl::Status Graph::Rename(Value value, std::string_view name) {
   if (value.name() == name) return absl::OkStatus();
-  if (Find(name) || module_->FindState(name)) {
+  if (Find(name) || IsStateName(name)) {
     return InvalidArgument("cannot rename %%%s: the name %%%s is taken", value.name(), name);
   }
   by_name_.erase(value.name());
@@ -227,7 +252,9 @@ absl::Status Graph::SetAttrs(Node* node, Attrs attrs) {
 absl::Status Graph::Reinfer(Node* node) {
   llvm::SmallVector<Type, 4> operand_types;
   for (Value operand : node->operands_) operand_types.push_back(operand.type());
-  absl::StatusOr<Types> types = InferTypes(node->op(), operand_types, node->attrs_);
+  absl::StatusOr<Types> types = node->body_ == nullptr
+                                    ? InferTypes(node->op(), operand_types, node->attrs_)
+                                    : TypesOfBody(node->op(), *node->body_, operand_types);
   if (!types.ok()) {
     return absl::Status(types.status().code(),
                         absl::StrCat(types.status().message(), " ", node->Place()));
@@ -357,8 +384,11 @@ absl::StatusOr<Graph*> Module::CloneGraph(const Graph& graph, std::string_view n
     return value ? Value{copies.lookup(value.node), value.index} : value;
   };
   for (const auto& node : graph.nodes()) {
-    Graph::Spec spec{
-        .op = node->op(), .attrs = node->attrs(), .info = node->info(), .id = node->id()};
+    Graph::Spec spec{.op = node->op(),
+                     .attrs = node->attrs(),
+                     .info = node->info(),
+                     .id = node->id(),
+                     .body = node->shared_body()};
     for (Value operand : node->operands()) spec.operands.push_back(map(operand));
     for (int i = 0; i < node->result_count(); ++i) spec.names.push_back(node->name(i));
     DUOTONE_ASSIGN_OR_RETURN(copies[node.get()], copy->Add(std::move(spec)));

@@ -82,6 +82,12 @@ class Node {
   const NodeInfo& info() const { return info_; }
   Graph* graph() const { return graph_; }
 
+  // Fusions only: the graph that the kernel computes. Its inputs stand for the operands and its
+  // outputs for the results, by position; it has no state and no updates, and belongs to no module.
+  // Immutable, so that copies of the node share it.
+  const Graph* body() const { return body_.get(); }
+  const std::shared_ptr<const Graph>& shared_body() const { return body_; }
+
   // The nodes that read a result of this node, once per operand.
   llvm::ArrayRef<Node*> users() const { return users_; }
 
@@ -99,6 +105,7 @@ class Node {
   llvm::SmallVector<Node*, 2> users_;
   NodeInfo info_;
   uint64_t id_ = 0;
+  std::shared_ptr<const Graph> body_;
   Graph* graph_ = nullptr;
   std::list<std::unique_ptr<Node>>::iterator position_;
 };
@@ -145,6 +152,7 @@ class Graph {
  public:
   using NodeList = std::list<std::unique_ptr<Node>>;
 
+  // A body of a fusion has no module.
   Graph(Module* module, std::string name) : module_(module), name_(std::move(name)) {}
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -180,6 +188,7 @@ class Graph {
         names;  // one per result; missing ones are made from the op's name
     NodeInfo info;
     std::optional<uint64_t> id;
+    std::shared_ptr<const Graph> body;  // fusions only
   };
   // Infers types, checks that names are free and inserts. Errors name op, values and place.
   absl::StatusOr<Node*> Add(Spec spec, Node* before = nullptr);
@@ -217,6 +226,7 @@ class Graph {
   const Update* FindUpdate(const StateEntry* entry) const;
 
  private:
+  bool IsStateName(std::string_view name) const;
   void AddUses(Node* node);
   void DropUse(Value value, Node* user);
   Node* NewNode(Op op);

@@ -68,6 +68,8 @@ std::string_view LowerName(Lower lower) {
       return "random";
     case Lower::kHost:
       return "host";
+    case Lower::kFused:
+      return "fused";
   }
   return "";
 }

@@ -125,6 +125,7 @@ enum class Lower : uint8_t {
   kGather,       // family 8
   kRandom,       // family 8
   kHost,         // a few scalars: update_loss_scale, learning_rate
+  kFused,        // one kernel; its family is an attribute
 };
 std::string_view LowerName(Lower lower);
 

@@ -45,7 +45,9 @@
   V(Gradient, gradient) V(GradientSeed, gradient_seed)                                             \
   /* optimizers and the loss scale */                                                              \
   V(SgdUpdate, sgd_update) V(AdamUpdate, adam_update) V(AdamWUpdate, adamw_update)                 \
-  V(UpdateLossScale, update_loss_scale) V(LearningRate, learning_rate)
+  V(UpdateLossScale, update_loss_scale) V(LearningRate, learning_rate)                             \
+  /* one kernel of a device; made by passes/fuse */                                                \
+  V(Fusion, fusion)
 // clang-format on
 
 namespace duotone::ir {

@@ -21,7 +21,8 @@ inline constexpr OpDef kGradientRows[] = {
      .lower = Lower::kReduce,
      .example = "graph @example(%a: f32[4], %b: f16[2, 3]) { %ok = all_finite(%a, %b) : bool[] "
                 "return %ok }",
-     .doc = "True if no element of any operand is infinite or NaN."},
+     .doc = "True if no element of any operand is infinite or NaN; an operand bool[] is the result "
+            "of an earlier test and counts as it stands."},
     {.op = Op::kGradient,
      .name = "gradient",
      .operands = {2, kVariadic},

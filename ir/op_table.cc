@@ -10,6 +10,7 @@
 #include <span>
 
 #include "ir/op_def.h"
+#include "ir/op_rows_fusion.h"
 #include "ir/op_rows_gather.h"
 #include "ir/op_rows_gradient.h"
 #include "ir/op_rows_loss.h"
@@ -26,9 +27,9 @@ namespace duotone::ir {
 namespace {
 
 // Alphabetical; the rows find their places by their enumerators.
-constexpr std::array<std::span<const OpDef>, 11> kFamilies = {
-    kGatherRows, kGradientRows, kLossRows,   kMatMulRows, kNaryRows, kOptimizerRows,
-    kReduceRows, kRowRows,      kSourceRows, kUnaryRows,  kViewRows,
+constexpr std::array<std::span<const OpDef>, 12> kFamilies = {
+    kFusionRows,    kGatherRows, kGradientRows, kLossRows,   kMatMulRows, kNaryRows,
+    kOptimizerRows, kReduceRows, kRowRows,      kSourceRows, kUnaryRows,  kViewRows,
 };
 
 constexpr std::array<OpDef, kOpCount> kTable = [] {
@@ -53,10 +54,12 @@ constexpr bool IsComplete(const Precision& precision) {
          precision.torch_cpu != TorchCategory::kUnset && !precision.reason.empty();
 }
 
-// Sources and expanded ops are not evaluated, and sources are not written as nodes.
+// Sources and expanded ops are not evaluated, fusions by their bodies; sources are not written as
+// nodes.
 constexpr bool IsComplete(Op op, std::string_view name) {
   const OpDef& row = kTable[static_cast<size_t>(op)];
-  const bool runs = row.lower != Lower::kSource && row.lower != Lower::kExpanded;
+  const bool runs =
+      row.lower != Lower::kSource && row.lower != Lower::kExpanded && row.lower != Lower::kFused;
   return RowCount(op) == 1 && row.op == op && row.name == name && row.infer != nullptr &&
          row.grad != nullptr && row.cost != nullptr && IsComplete(row.precision) &&
          (row.eval.run != nullptr) == runs &&

@@ -26,6 +26,7 @@ absl::StatusOr<Types> InferGradientSeed(llvm::ArrayRef<Type>, Attrs&) {
 
 absl::StatusOr<Types> InferAllFinite(llvm::ArrayRef<Type> operands, Attrs&) {
   for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
+    if (operands[i].dtype == DType::kBool && operands[i].is_scalar()) continue;
     DUOTONE_RETURN_IF_ERROR(CheckFloat(operands, i));
   }
   return Types{{DType::kBool, {}}};
@@ -48,6 +49,7 @@ bool AnyNonFinite(const void* data, int64_t count, Word exponent_bits) {
 }
 
 bool AllFinite(const TensorView& tensor) {
+  if (tensor.dtype == DType::kBool) return *tensor.as<const uint8_t>() != 0;
   constexpr int64_t kChunk = 1 << 14;
   const int64_t count = tensor.elements();
   for (int64_t first = 0; first < count; first += kChunk) {

@@ -64,6 +64,18 @@ std::string ActionToString(const Fill& fill) {
   return text;
 }
 
+std::string ActionToString(const KernelLaunch& launch) {
+  std::string text =
+      absl::StrFormat("launch  %s %%%s  k%d <<<%s, %s", launch.family, launch.node, launch.kernel,
+                      absl::StrJoin(launch.grid, "x"), absl::StrJoin(launch.block, "x"));
+  if (launch.shared_bytes > 0) absl::StrAppend(&text, ", ", launch.shared_bytes);
+  const auto list = [](const std::vector<int>& buffers) {
+    return absl::StrJoin(buffers, ", ",
+                         [](std::string* out, int b) { absl::StrAppend(out, "b", b); });
+  };
+  return absl::StrFormat("%s>>>  (%s) -> (%s)", text, list(launch.reads), list(launch.writes));
+}
+
 // The checks of CheckProgram, which stop at the first violation.
 class Checker {
  public:
@@ -175,6 +187,39 @@ class Checker {
     const int64_t size = static_cast<int64_t>(fill.element.size());
     return size > 0 && BufferAt(fill.to).bytes % size == 0 ? absl::OkStatus() : Bad("fill");
   }
+
+  absl::Status Check(const KernelLaunch& launch) const {
+    if (launch.kernel < 0 || static_cast<size_t>(launch.kernel) >= program_.kernels.size()) {
+      return Bad("kernel index");
+    }
+    for (const auto* sizes : {&launch.grid, &launch.block}) {
+      for (int64_t size : *sizes) {
+        if (size < 1 || size > kMaxGrid) return Bad("launch size");
+      }
+    }
+    if (launch.shared_bytes < 0) return Bad("shared memory size");
+    for (const auto* list : {&launch.reads, &launch.writes}) {
+      for (int buffer : *list) DUOTONE_RETURN_IF_ERROR(CheckIndex(buffer));
+    }
+    for (const LaunchArgument& argument : launch.arguments) {
+      if (argument.kind == LaunchArgument::Kind::kBuffer) {
+        DUOTONE_RETURN_IF_ERROR(CheckAddress(argument.address));
+      }
+      for (const BufferAddress& address : argument.table) {
+        DUOTONE_RETURN_IF_ERROR(CheckAddress(address));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckAddress(const BufferAddress& address) const {
+    DUOTONE_RETURN_IF_ERROR(CheckIndex(address.buffer));
+    const bool inside = address.offset >= 0 && address.offset <= BufferAt(address.buffer).bytes;
+    return inside ? absl::OkStatus() : Bad("address");
+  }
+
+  // What the driver allows in the first dimension.
+  static constexpr int64_t kMaxGrid = (int64_t{1} << 31) - 1;
 
   const Program& program_;
 };

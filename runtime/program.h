@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "base/dtype.h"
+#include "runtime/kernel.h"
 
 namespace duotone::runtime {
 
@@ -125,8 +126,10 @@ struct Fill {
 };
 
 struct Step {
-  std::variant<HostCall, MatMul, Copy, Fill> action;
-  int guard = -1;  // a bool[] buffer: the step does nothing where it is false
+  std::variant<HostCall, MatMul, Copy, Fill, KernelLaunch> action;
+  // A bool[] buffer: the step does nothing where it is false. Programs for CUDA devices have none:
+  // their kernels read their guards themselves.
+  int guard = -1;
 };
 
 // The value of a constant buffer: all its bytes, or the bytes of one element that fills it.
@@ -145,6 +148,8 @@ struct Program {
   std::string name;  // of the graph
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
+  std::vector<Kernel> kernels;        // for CUDA devices
+  std::vector<SourceHeader> headers;  // what the kernels include
   std::vector<Constant> constants;
   std::vector<NamedBuffer> inputs;   // in the graph's order
   std::vector<NamedBuffer> outputs;  // in the graph's order; two may share a buffer

@@ -70,6 +70,7 @@ class CpuProgram final : public LoadedProgram {
   absl::Status RunAction(size_t step, const MatMul& mm, ThreadPool& pool);
   absl::Status RunAction(size_t step, const Copy& copy, ThreadPool& pool);
   absl::Status RunAction(size_t step, const Fill& fill, ThreadPool& pool);
+  absl::Status RunAction(size_t step, const KernelLaunch& launch, ThreadPool& pool);
 
   Device* device_;
   std::shared_ptr<const Program> program_;
@@ -201,6 +202,11 @@ absl::Status CpuProgram::RunAction(size_t, const Copy& copy, ThreadPool& pool) {
   return absl::OkStatus();
 }
 
+// Load refuses such programs.
+absl::Status CpuProgram::RunAction(size_t, const KernelLaunch& launch, ThreadPool&) {
+  return Internal("a launch of %%%s on the host", launch.node);
+}
+
 absl::Status CpuProgram::RunAction(size_t, const Fill& fill, ThreadPool&) {
   Repeat(fill.element.data(), fill.element.size(), static_cast<char*>(addresses_[fill.to]),
          program_->buffers[fill.to].bytes);
@@ -273,6 +279,9 @@ absl::Status CpuDevice::Download(DeviceMemory memory, void* to, int64_t bytes) {
 absl::StatusOr<std::unique_ptr<LoadedProgram>> CpuDevice::Load(
     std::shared_ptr<const Program> program, StateStore& state) {
   for (const Step& step : program->steps) {
+    if (std::holds_alternative<KernelLaunch>(step.action)) {
+      return InvalidArgument("%s: program @%s is made for a CUDA device", name_, program->name);
+    }
     if (!CpuDeviceHasLibrary() && std::holds_alternative<MatMul>(step.action)) {
       return Unimplemented("%s: this build has no oneDNN, which program @%s calls for matmul",
                            name_, program->name);

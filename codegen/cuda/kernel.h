@@ -1,0 +1,129 @@
+// What a kernel generator makes of one fusion: CUDA C++ text, the shape of the launch, and what has
+// to be passed. codegen/cuda/lower.cc turns it into steps of a Program.
+//
+//   fusion(%x, %b) family=pointwise     ->   extern "C" __global__ void kernel(const half* in0,
+//                                              const half* in1, half* out0) { ... }
+//                                            <<<64, 128>>>(operand 0, operand 1, result 0)
+#ifndef DUOTONE_CODEGEN_CUDA_KERNEL_H_
+#define DUOTONE_CODEGEN_CUDA_KERNEL_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/gpu_target.h"
+#include "ir/graph.h"
+#include "runtime/kernel.h"
+
+namespace duotone::codegen::cuda {
+
+// Buffers that kernels of this backend see are padded to this many bytes, and the padding belongs
+// to them: whole 16-byte vectors may be read and written at the end of a flat array. What is there
+// must not reach a reduction or a test.
+inline constexpr int64_t kPadding = 64;
+
+struct CodegenOptions {
+  const GpuTarget* target = nullptr;  // never null
+  // Rounds at every node and uses neither contraction nor approximate functions, so that results
+  // are those of the reference evaluator (design.md, numerics contract).
+  bool exact = false;
+  // "NODE=SCHEDULE": a candidate of the cost model by its text (codegen/cuda/schedule.h) for the
+  // kernel of that node, or of every node with "*".
+  std::vector<std::string> schedules;
+};
+
+struct Argument {
+  enum class Kind : uint8_t {
+    kOperand,    // the address of operand `index` of the fusion
+    kResult,     // of result `index`
+    kTemporary,  // of temporaries[index]
+    kTable,      // an array of addresses: `table`, of operands, results and temporaries
+    kRandom,     // const RandomState*
+    kErrors,     // ErrorRecord*
+    kStep,       // int: the number of the launch in the Program, for error records
+    kInt,        // int: `value`
+  };
+  Kind kind = Kind::kOperand;
+  int index = 0;
+  int64_t value = 0;
+  std::vector<Argument> table;
+};
+
+// Memory that the kernel and its finish share.
+struct Temporary {
+  std::string what;  // "partial sums of %b.grad"
+  int64_t bytes = 0;
+};
+
+// The second stage of a reduction over all blocks: result[i] = combine over c < chunks of
+// partial[c, i], in the order of c, in f32. Deterministic whatever ran first. Finishes of several
+// kernels are gathered into one launch.
+struct Finish {
+  enum class Kind : uint8_t { kSum, kMean, kMax, kMin };
+  Kind kind = Kind::kSum;
+  int temporary = 0;  // f32[chunks, elements]
+  int result = 0;     // of the fusion
+  int64_t chunks = 0;
+  int64_t elements = 0;
+  double count = 1;        // kMean divides by it
+  int finite_result = -1;  // the all_finite result (bool[]) that tests result, or none
+};
+
+struct GeneratedKernel {
+  std::string family;  // as in the fusion's attributes
+  std::string source;  // complete but for the headers; the entry point is `kernel`
+  bool contract = true;
+  std::array<int64_t, 3> grid = {1, 1, 1};
+  std::array<int64_t, 3> block = {1, 1, 1};
+  int64_t shared_bytes = 0;  // dynamic
+  std::vector<Argument> arguments;
+  std::vector<Temporary> temporaries;
+  std::vector<Finish> finishes;
+  // Results bool[] of all_finite that the kernel itself clears with atomicAnd on the 4-byte word at
+  // the result; the word is 1 before.
+  std::vector<int> finite_results;
+  std::vector<std::string> labels;  // of `#line` 1, 2, ...
+  std::string schedule;             // the chosen candidate
+  std::string schedules;            // all candidates, ranked, for dumps
+  double flops = 0;
+};
+
+// One per family. `fusion` has static types; its composites are still whole, the generator expands
+// them (codegen/expand.h). `guard` (bool*), where given, is read first: the kernel returns where it
+// is false; it is passed as the operand after the last.
+struct GuardOption {
+  bool present = false;
+};
+absl::StatusOr<GeneratedKernel> GeneratePointwise(const ir::Node& fusion, GuardOption guard,
+                                                  const CodegenOptions& options);
+absl::StatusOr<GeneratedKernel> GenerateRow(const ir::Node& fusion, GuardOption guard,
+                                            const CodegenOptions& options);
+absl::StatusOr<GeneratedKernel> GenerateColumn(const ir::Node& fusion, GuardOption guard,
+                                               const CodegenOptions& options);
+absl::StatusOr<GeneratedKernel> GenerateMatMul(const ir::Node& fusion, GuardOption guard,
+                                               const CodegenOptions& options);
+absl::StatusOr<GeneratedKernel> GenerateOptimizer(const ir::Node& fusion, GuardOption guard,
+                                                  const CodegenOptions& options);
+absl::StatusOr<GeneratedKernel> GenerateScatter(const ir::Node& fusion, GuardOption guard,
+                                                const CodegenOptions& options);
+// Dispatches on the family.
+absl::StatusOr<GeneratedKernel> GenerateKernel(const ir::Node& fusion, GuardOption guard,
+                                               const CodegenOptions& options);
+
+// One second stage of a finish launch. Indices of operands and results are the job's own: operand j
+// is job j's partial array, result j its result.
+struct FinishJob {
+  Finish finish;
+  DType dtype = DType::kF32;  // of the result
+};
+absl::StatusOr<GeneratedKernel> GenerateFinish(const std::vector<FinishJob>& jobs,
+                                               const CodegenOptions& options);
+
+// The texts of codegen/cuda/kernels/*.cuh under the names that sources include.
+std::vector<runtime::SourceHeader> KernelHeaders();
+
+}  // namespace duotone::codegen::cuda
+
+#endif  // DUOTONE_CODEGEN_CUDA_KERNEL_H_
