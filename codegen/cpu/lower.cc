@@ -81,8 +81,7 @@ class Lowering {
   void Touch(int buffer, int time);
 
   // Steps.
-  void Emit(std::variant<runtime::HostCall, runtime::MatMul, runtime::Copy, runtime::Fill> action,
-            int guard = -1) {
+  void Emit(decltype(runtime::Step::action) action, int guard = -1) {
     program_.steps.push_back({std::move(action), guard});
   }
   bool FoldConstant(ir::Node* node);
