@@ -9,10 +9,12 @@
 #define DUOTONE_CODEGEN_INDEX_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -28,7 +30,8 @@ class Index {
   Index operator+(const Index& other) const;
   Index operator-(int64_t value) const { return *this + Index(-value); }
   Index operator*(int64_t factor) const;
-  // Floor division and the remainder in [0, divisor), for divisor > 0 and values >= 0.
+  // Floor division and the remainder in [0, divisor), for divisor > 0. Where a value is negative,
+  // the C++ text may differ: such elements lie outside the bounds of a padded read.
   Index operator/(int64_t divisor) const;
   Index operator%(int64_t divisor) const;
 
@@ -39,21 +42,40 @@ class Index {
   // The greatest number known to divide every value; 0 for the constant 0.
   int64_t divisor() const;
   bool Contains(const Index& variable) const;
+  // This with `value` in place of the variable.
+  Index Replace(const Index& variable, const Index& value) const;
+  // Its value where each variable has the value that `value_of` gives for its name.
+  int64_t Evaluate(const std::function<int64_t(const std::string& name)>& value_of) const;
 
   // This as base + stride * variable with `base` free of the variable, if it is linear in it.
   struct Linear;
   std::optional<Linear> SplitBy(const Index& variable) const;
 
-  // C++ text with as few parentheses as precedence allows; 64-bit literals where needed.
+  // C++ text with few parentheses; 64-bit literals where needed.
   std::string ToString() const;
   friend bool operator==(const Index& a, const Index& b);
   // A total order that does not depend on addresses, for maps.
   friend bool operator<(const Index& a, const Index& b);
 
  private:
-  struct Node;
-  explicit Index(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
-  std::shared_ptr<const Node> node_;
+  struct Atom;  // a variable, a quotient or a remainder
+  struct Term;  // an atom times a number
+  struct Sum;   // terms and a number
+  explicit Index(std::shared_ptr<const Sum> sum) : sum_(std::move(sum)) {}
+  static Index FromAtom(std::shared_ptr<const Atom> atom);
+  static Index FromTerms(std::vector<Term> terms, int64_t constant);
+  static Index Quotient(const Index& value, int64_t divisor);
+  static Index Remainder(const Index& value, int64_t divisor);
+  static int Compare(const Atom& a, const Atom& b);
+  static int Compare(const Index& a, const Index& b);
+  // Quotient and remainder of one expression in `terms` put together again.
+  static bool MergeOnce(std::vector<Term>& terms, int64_t& constant);
+  // base * factor + rest with 0 <= rest < factor, for the greatest such factor > 1 of `divisor`.
+  struct Split;
+  std::optional<Split> SplitOff(int64_t divisor) const;
+  // This with every number reduced modulo `divisor`, and what was taken away, divided by it.
+  std::pair<Index, Index> Reduce(int64_t divisor) const;
+  std::shared_ptr<const Sum> sum_;
 };
 
 struct Index::Linear {
