@@ -1,0 +1,160 @@
+#include "runtime/cuda/compiler.h"
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "runtime/cpu/thread_pool.h"
+#include "runtime/cuda/compile_error.h"
+
+namespace duotone::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// One source text, and the kernels of the program that have it.
+struct Job {
+  std::vector<int> kernels;
+  absl::StatusOr<CompiledKernel> result = CompiledKernel();
+  double seconds = 0;
+};
+
+std::vector<Job> CollectJobs(const Program& program, std::string_view architecture) {
+  std::vector<Job> jobs;
+  std::map<std::pair<std::string_view, bool>, size_t> job_of_source;
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    const Kernel& kernel = program.kernels[i];
+    if (kernel.architecture == architecture && !kernel.cubin.empty()) continue;
+    const auto [entry, is_new] =
+        job_of_source.try_emplace({kernel.source, kernel.contract}, jobs.size());
+    if (is_new) jobs.emplace_back();
+    jobs[entry->second].kernels.push_back(static_cast<int>(i));
+  }
+  return jobs;
+}
+
+std::vector<const KernelLaunch*> LaunchesOf(const Program& program, const Job& job) {
+  std::vector<const KernelLaunch*> launches;
+  for (const Step& step : program.steps) {
+    const auto* launch = std::get_if<KernelLaunch>(&step.action);
+    if (launch == nullptr) continue;
+    for (int kernel : job.kernels) {
+      if (launch->kernel == kernel) launches.push_back(launch);
+    }
+  }
+  return launches;
+}
+
+// "line 12 computes gelu (gpt.cc:40, node %gelu.1)", for each line of the kernel in the message.
+std::string DescribeLines(std::string_view message, std::string_view source,
+                          const std::vector<const KernelLaunch*>& launches) {
+  std::string text;
+  std::set<int> seen;
+  for (const SourcePlace& place : PlacesIn(message)) {
+    if (place.file != kKernelFile || !seen.insert(place.line).second) continue;
+    const auto label = static_cast<size_t>(LabelOfLine(source, place.line));
+    if (label == 0 || launches.empty() || label > launches.front()->labels.size()) continue;
+    text +=
+        absl::StrFormat("\nline %d computes %s", place.line, launches.front()->labels[label - 1]);
+  }
+  return text;
+}
+
+// Leaves the kernel and its headers in a folder; the sentence says which, or why not.
+std::string LeaveReproducer(const Program& program, const Kernel& kernel,
+                            const std::vector<std::string>& options, const std::string& directory) {
+  const std::string name = absl::StrFormat("duotone-kernel-%016x", Fnv1a(kernel.source));
+  const std::filesystem::path folder = std::filesystem::path(directory) / name;
+  absl::Status status = WriteFileAtomically((folder / kKernelFile).string(), kernel.source);
+  for (const SourceHeader& header : program.headers) {
+    if (status.ok()) status = WriteFileAtomically((folder / header.name).string(), header.text);
+  }
+  if (!status.ok()) {
+    return absl::StrFormat("no reproducer was written: %s", std::string(status.message()));
+  }
+  return absl::StrFormat("the kernel and its headers are in %s; its options: %s", folder.string(),
+                         absl::StrJoin(options, " "));
+}
+
+absl::Status Explain(const absl::Status& error, const Program& program, const Job& job,
+                     const std::vector<std::string>& options, const std::string& directory) {
+  const Kernel& kernel = program.kernels[static_cast<size_t>(job.kernels.front())];
+  const std::vector<const KernelLaunch*> launches = LaunchesOf(program, job);
+  std::string what = kernel.name;
+  if (!launches.empty()) {
+    what = absl::StrFormat("the kernel of %s", launches.front()->node);
+    if (!launches.front()->labels.empty()) {
+      what += absl::StrFormat(" (%s)", absl::StrJoin(launches.front()->labels, "; "));
+    }
+    if (launches.size() > 1) {
+      what += absl::StrFormat(" and of %d other nodes", launches.size() - 1);
+    }
+  }
+  const std::string message(error.message());
+  std::string text = absl::StrFormat("while compiling %s: %s%s", what, message,
+                                     DescribeLines(message, kernel.source, launches));
+  if (!directory.empty() && error.code() == absl::StatusCode::kInternal) {
+    text += absl::StrFormat("\n(%s)", LeaveReproducer(program, kernel, options, directory));
+  }
+  return absl::Status(error.code(), text);
+}
+
+}  // namespace
+
+absl::StatusOr<CompileStatistics> CompileProgram(Program& program, std::string_view architecture,
+                                                 KernelCompiler& compiler, KernelCache* cache,
+                                                 int threads,
+                                                 const std::string& reproducer_directory) {
+  const Clock::time_point begin = Clock::now();
+  (void)cache;
+  std::vector<Job> jobs = CollectJobs(program, architecture);
+  const auto kernel_of = [&](const Job& job) -> Kernel& {
+    return program.kernels[static_cast<size_t>(job.kernels.front())];
+  };
+  ThreadPool pool(jobs.size() > 1 ? threads : 1);
+  pool.ParallelFor(static_cast<int64_t>(jobs.size()), [&](int64_t i) {
+    Job& job = jobs[static_cast<size_t>(i)];
+    const Clock::time_point job_begin = Clock::now();
+    job.result = compiler.Compile(kernel_of(job), program.headers, architecture);
+    job.seconds = SecondsSince(job_begin);
+  });
+
+  CompileStatistics statistics;
+  statistics.kernels = static_cast<int>(program.kernels.size());
+  statistics.threads = pool.threads();
+  for (const Job& job : jobs) {
+    if (!job.result.ok()) {
+      return Explain(job.result.status(), program, job,
+                     compiler.options(kernel_of(job), architecture), reproducer_directory);
+    }
+  }
+  for (const Job& job : jobs) {
+    ++statistics.compiled;
+    statistics.compile_seconds += job.seconds;
+    if (!job.result->log.empty()) {
+      statistics.warnings.push_back(absl::StrFormat("the compiler says of the kernel %s: %s",
+                                                    kernel_of(job).name, job.result->log));
+    }
+    for (int index : job.kernels) {
+      Kernel& kernel = program.kernels[static_cast<size_t>(index)];
+      kernel.architecture = architecture;
+      kernel.cubin = job.result->cubin;
+      kernel.ptx = job.result->ptx;
+    }
+  }
+  statistics.seconds = SecondsSince(begin);
+  return statistics;
+}
+
+}  // namespace duotone::runtime
