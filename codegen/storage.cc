@@ -20,6 +20,49 @@ bool TakesAnyData(const ir::Node& node) {
          family == ir::Lower::kReduce;
 }
 
+// True if every element of the fusion's results depends on the same element of operand `index` at
+// most: all ways from it to the body's outputs lead through elementwise nodes. The kernel reads the
+// elements before it writes them.
+bool ReadsOwnElementOnly(const ir::Node& fusion, int index) {
+  const ir::Node* input = fusion.body()->inputs()[index];
+  llvm::DenseSet<const ir::Node*> seen;
+  std::vector<const ir::Node*> work = {input};
+  while (!work.empty()) {
+    const ir::Node* current = work.back();
+    work.pop_back();
+    if (!seen.insert(current).second) continue;
+    if (current != input &&
+        (!IsElementwise(*current) || current->type().shape != input->type().shape))
+      return false;
+    work.insert(work.end(), current->users().begin(), current->users().end());
+  }
+  return true;
+}
+
+// True if `node` may write result `result` over `entry` although it reads it.
+bool MayOverwriteOperand(const ir::Graph& graph, const ir::Node& node, int result,
+                         const ir::StateEntry& entry) {
+  if (node.type(result).shape != entry.type.shape || node.type(result).dtype != entry.type.dtype)
+    return false;
+  if (node.body() == nullptr) return IsElementwise(node);
+  for (int i = 0; i < node.operand_count(); ++i) {
+    const bool reads = graph.EntryOf(RootOf(node.operand(i)).node) == &entry;
+    if (reads && (RootOf(node.operand(i)) != node.operand(i) || !ReadsOwnElementOnly(node, i)))
+      return false;
+  }
+  return true;
+}
+
+// True if the whole node can be made conditional: kernels of one stage.
+bool TakesGuard(const ir::Node& node) {
+  if (node.body() == nullptr) return true;
+  return std::all_of(node.body()->nodes().begin(), node.body()->nodes().end(),
+                     [](const auto& inner) {
+                       return IsElementwise(*inner) || inner->def().lower == ir::Lower::kView ||
+                              IsConstant(*inner);
+                     });
+}
+
 }  // namespace
 
 bool IsConstant(const ir::Node& node) {
@@ -79,6 +122,7 @@ bool StoragePlan::MayWriteInPlace(const ir::Update& update) const {
   const ir::Value other = guards_.lookup(next.node);
   if (other && other != update.guard) return false;
   if (!update.guard) return true;
+  if (!TakesGuard(*next.node)) return false;
   const ir::Node* guard = RootOf(update.guard).node;
   if (guard->op() == ir::Op::kState) return false;
   auto tested = position_.find(guard);
@@ -95,8 +139,7 @@ bool StoragePlan::OldValueIsDone(const ir::StateEntry& entry, const ir::Node* no
     if (reader != node) return position_.lookup(reader) < position_.lookup(node);
     // The elements of operand and result must correspond: a scalar beside a tensor is read by every
     // item.
-    return IsElementwise(*node) && node->type(result).shape == entry.type.shape &&
-           node->type(result).dtype == entry.type.dtype;
+    return MayOverwriteOperand(graph_, *node, result, entry);
   });
 }
 

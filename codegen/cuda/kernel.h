@@ -112,14 +112,17 @@ absl::StatusOr<GeneratedKernel> GenerateScatter(const ir::Node& fusion, GuardOpt
 absl::StatusOr<GeneratedKernel> GenerateKernel(const ir::Node& fusion, GuardOption guard,
                                                const CodegenOptions& options);
 
-// One second stage of a finish launch. Indices of operands and results are the job's own: operand j
-// is job j's partial array, result j its result.
+// One second stage of a finish launch. Operand j is job j's partial array, result j its result;
+// behind the results follow the words of the tests, of those jobs that have one, in their order.
 struct FinishJob {
   Finish finish;
   DType dtype = DType::kF32;  // of the result
 };
 absl::StatusOr<GeneratedKernel> GenerateFinish(const std::vector<FinishJob>& jobs,
                                                const CodegenOptions& options);
+
+// Copies operand 0, of so many bytes, to result 0 where operand 1, the guard, is true.
+GeneratedKernel GenerateGuardedCopy(int64_t bytes);
 
 // The texts of codegen/cuda/kernels/*.cuh under the names that sources include.
 std::vector<runtime::SourceHeader> KernelHeaders();

@@ -1,0 +1,286 @@
+#include "codegen/cuda/lower.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "codegen/program_builder.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace duotone::codegen::cuda {
+namespace {
+
+using runtime::BufferKind;
+using runtime::KernelLaunch;
+using runtime::LaunchArgument;
+
+class Lowering final : public ProgramBuilder {
+ public:
+  Lowering(const ir::Graph& graph, const LowerOptions& options)
+      : ProgramBuilder(graph, options.rng_position), options_(options) {
+    program().headers = KernelHeaders();
+    for (const auto& node : graph.nodes()) CollectFlags(node.get());
+  }
+
+ private:
+  absl::Status CheckNode(const ir::Node& node) const override;
+  absl::Status AddNode(ir::Node* node) override;
+  absl::Status AfterNodes() override { return FlushFinishes(); }
+  absl::Status EmitGuardedCopy(runtime::Copy copy, int guard) override;
+
+  // Results of tests that a later all_finite combines: they share its word.
+  void CollectFlags(ir::Node* node);
+  // The word in which `value`, a test's result, is gathered; set to true when first asked for.
+  int FlagWord(ir::Value value);
+  absl::Status AddFusion(ir::Node* fusion);
+  // The buffers that a generated kernel's arguments stand for.
+  struct Operands {
+    std::vector<int> operands;  // the guard last, if there is one
+    std::vector<int> results;
+    std::vector<int> temporaries;
+  };
+  KernelLaunch MakeLaunch(const GeneratedKernel& kernel, const Operands& buffers, std::string node);
+  LaunchArgument MakeArgument(const Argument& argument, const Operands& buffers) const;
+  // The index of the kernel in the program; equal ones are one.
+  int KernelIndex(const GeneratedKernel& kernel);
+  // Second stages whose results nothing has read yet.
+  bool IsPending(int buffer);
+  absl::Status FlushFinishes();
+
+  struct PendingFinish {
+    FinishJob job;
+    int partials = -1;
+    int result = -1;
+    int flag = -1;
+    std::string label;
+  };
+
+  const LowerOptions& options_;
+  llvm::DenseMap<ValueKey, ir::Node*> gathered_;  // by test: the all_finite that combines it
+  llvm::DenseMap<const ir::Node*, int> words_;    // by that all_finite
+  std::vector<PendingFinish> pending_;
+  llvm::StringMap<int> kernels_;  // by source
+};
+
+bool IsTestOfTests(const ir::Node& node) {
+  return node.op() == ir::Op::kAllFinite &&
+         std::all_of(node.operands().begin(), node.operands().end(), [](ir::Value operand) {
+           return operand.type().dtype == DType::kBool &&
+                  operand.node->def().lower == ir::Lower::kFused;
+         });
+}
+
+absl::Status Lowering::CheckNode(const ir::Node& node) const {
+  const bool known = node.def().lower == ir::Lower::kFused || IsConstant(node) ||
+                     IsTestOfTests(node) || RootOf({const_cast<ir::Node*>(&node), 0}).node != &node;
+  if (known) return absl::OkStatus();
+  return InvalidArgument("%s: stands outside a fusion; run passes/fuse before code generation %s",
+                         node.def().name, node.Place());
+}
+
+void Lowering::CollectFlags(ir::Node* node) {
+  if (!IsTestOfTests(*node)) return;
+  for (ir::Value test : node->operands()) {
+    const bool is_read_elsewhere = std::any_of(
+        test.node->users().begin(), test.node->users().end(), [&](const ir::Node* user) {
+          return user != node && std::find(user->operands().begin(), user->operands().end(),
+                                           test) != user->operands().end();
+        });
+    const bool is_root =
+        std::any_of(graph().outputs().begin(), graph().outputs().end(),
+                    [&](const ir::Output& output) { return output.value == test; });
+    if (!is_read_elsewhere && !is_root) gathered_[KeyOf(test)] = node;
+  }
+}
+
+int Lowering::FlagWord(ir::Value value) {
+  ir::Node* const combined = gathered_.lookup(KeyOf(value));
+  auto word = combined == nullptr ? words_.end() : words_.find(combined);
+  if (word != words_.end()) {
+    Touch(word->second, now());
+    SetBuffer(value, word->second);
+    return word->second;
+  }
+  const int buffer = Write(combined == nullptr ? value : combined->result());
+  Emit(runtime::Fill{buffer, {1}});
+  if (combined != nullptr) words_[combined] = buffer;
+  SetBuffer(value, buffer);
+  return buffer;
+}
+
+absl::Status Lowering::AddNode(ir::Node* node) {
+  if (node->def().lower == ir::Lower::kFused) return AddFusion(node);
+  if (node->op() == ir::Op::kAllFinite) {
+    // Its word has been written by the fusions before it.
+    for (ir::Value test : node->operands()) {
+      if (gathered_.lookup(KeyOf(test)) != node) {
+        return Unimplemented("all_finite: %%%s is also read elsewhere %s", test.name(),
+                             node->Place());
+      }
+    }
+    Touch(words_.lookup(node), now());
+    return absl::OkStatus();
+  }
+  return Internal("%s: is a constant of %d bytes, too large to be kept %s", node->def().name,
+                  node->type().bytes(), node->Place());
+}
+
+absl::Status Lowering::AddFusion(ir::Node* fusion) {
+  const ir::Value guard = storage().GuardOf(fusion);
+  DUOTONE_ASSIGN_OR_RETURN(const GeneratedKernel kernel,
+                           GenerateKernel(*fusion, {.present = bool(guard)}, options_.codegen));
+  Operands buffers;
+  for (ir::Value operand : fusion->operands()) buffers.operands.push_back(Read(operand));
+  if (guard) buffers.operands.push_back(Read(guard));
+  const bool waits = std::any_of(buffers.operands.begin(), buffers.operands.end(),
+                                 [&](int buffer) { return IsPending(buffer); });
+  if (waits) {
+    DUOTONE_RETURN_IF_ERROR(FlushFinishes());
+  }
+
+  llvm::SmallVector<int, 4> tests(kernel.finite_results.begin(), kernel.finite_results.end());
+  for (const Finish& finish : kernel.finishes) {
+    if (finish.finite_result >= 0) tests.push_back(finish.finite_result);
+  }
+  for (int i = 0; i < fusion->result_count(); ++i) {
+    const bool is_test = std::find(tests.begin(), tests.end(), i) != tests.end();
+    buffers.results.push_back(is_test ? FlagWord(fusion->result(i)) : Write(fusion->result(i)));
+  }
+  for (const Temporary& temporary : kernel.temporaries) {
+    buffers.temporaries.push_back(NewTemporary(absl::StrCat(fusion->name(), ": ", temporary.what),
+                                               DType::kU8, {temporary.bytes}));
+  }
+  Emit(MakeLaunch(kernel, buffers, fusion->name()));
+  for (const Finish& finish : kernel.finishes) {
+    pending_.push_back(
+        {.job = {finish, fusion->type(finish.result).dtype},
+         .partials = buffers.temporaries[finish.temporary],
+         .result = buffers.results[finish.result],
+         .flag = finish.finite_result < 0 ? -1 : buffers.results[finish.finite_result],
+         .label = absl::StrCat("%", fusion->name(finish.result))});
+  }
+  return absl::OkStatus();
+}
+
+LaunchArgument Lowering::MakeArgument(const Argument& argument, const Operands& buffers) const {
+  LaunchArgument made;
+  switch (argument.kind) {
+    case Argument::Kind::kOperand:
+      made.address = {buffers.operands[argument.index]};
+      break;
+    case Argument::Kind::kResult:
+      made.address = {buffers.results[argument.index]};
+      break;
+    case Argument::Kind::kTemporary:
+      made.address = {buffers.temporaries[argument.index]};
+      break;
+    case Argument::Kind::kTable:
+      made.kind = LaunchArgument::Kind::kTable;
+      for (const Argument& entry : argument.table) {
+        made.table.push_back(MakeArgument(entry, buffers).address);
+      }
+      break;
+    case Argument::Kind::kRandom:
+      made.kind = LaunchArgument::Kind::kRandom;
+      break;
+    case Argument::Kind::kErrors:
+      made.kind = LaunchArgument::Kind::kErrors;
+      break;
+    case Argument::Kind::kStep:
+    case Argument::Kind::kInt:
+      made.kind = LaunchArgument::Kind::kInt;
+      made.value = argument.value;
+      break;
+  }
+  return made;
+}
+
+KernelLaunch Lowering::MakeLaunch(const GeneratedKernel& kernel, const Operands& buffers,
+                                  std::string node) {
+  KernelLaunch launch{.kernel = KernelIndex(kernel),
+                      .node = std::move(node),
+                      .family = kernel.family,
+                      .grid = kernel.grid,
+                      .block = kernel.block,
+                      .shared_bytes = kernel.shared_bytes,
+                      .labels = kernel.labels,
+                      .flops = kernel.flops};
+  for (const Argument& argument : kernel.arguments) {
+    LaunchArgument made = MakeArgument(argument, buffers);
+    if (argument.kind == Argument::Kind::kStep) {
+      made.value = static_cast<int64_t>(program().steps.size());
+    }
+    launch.arguments.push_back(std::move(made));
+  }
+  const auto add = [&](std::vector<int>& list, double& bytes, int buffer) {
+    const int root = program().RootOf(buffer);
+    if (std::find(list.begin(), list.end(), root) != list.end()) return;
+    list.push_back(root);
+    bytes += static_cast<double>(program().buffers[root].bytes);
+  };
+  for (int buffer : buffers.operands) add(launch.reads, launch.bytes_read, buffer);
+  for (int buffer : buffers.results) add(launch.writes, launch.bytes_written, buffer);
+  for (int buffer : buffers.temporaries) add(launch.writes, launch.bytes_written, buffer);
+  return launch;
+}
+
+int Lowering::KernelIndex(const GeneratedKernel& kernel) {
+  const int next = static_cast<int>(program().kernels.size());
+  auto [it, inserted] =
+      kernels_.try_emplace(absl::StrCat(kernel.contract ? "c" : "-", kernel.source), next);
+  if (inserted) {
+    program().kernels.push_back({.name = "kernel",
+                                 .source = kernel.source,
+                                 .contract = kernel.contract,
+                                 .schedules = kernel.schedules});
+  }
+  return it->second;
+}
+
+bool Lowering::IsPending(int buffer) {
+  const int root = program().RootOf(buffer);
+  return std::any_of(pending_.begin(), pending_.end(), [&](const PendingFinish& finish) {
+    return program().RootOf(finish.result) == root || finish.flag == root;
+  });
+}
+
+absl::Status Lowering::FlushFinishes() {
+  if (pending_.empty()) return absl::OkStatus();
+  std::vector<FinishJob> jobs;
+  Operands buffers;
+  for (const PendingFinish& finish : pending_) {
+    jobs.push_back(finish.job);
+    buffers.operands.push_back(finish.partials);
+    buffers.results.push_back(finish.result);
+    for (int buffer : {finish.partials, program().RootOf(finish.result)}) Touch(buffer, now());
+    if (finish.flag >= 0) Touch(finish.flag, now());
+  }
+  // Results of tests follow the results; GenerateFinish counts them the same way.
+  for (const PendingFinish& finish : pending_) {
+    if (finish.flag >= 0) buffers.results.push_back(finish.flag);
+  }
+  DUOTONE_ASSIGN_OR_RETURN(const GeneratedKernel kernel, GenerateFinish(jobs, options_.codegen));
+  Emit(MakeLaunch(kernel, buffers, pending_.front().label.substr(1)));
+  pending_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status Lowering::EmitGuardedCopy(runtime::Copy copy, int guard) {
+  const int64_t bytes = program().buffers[copy.to].bytes;
+  const GeneratedKernel kernel = GenerateGuardedCopy(bytes);
+  Emit(MakeLaunch(kernel, {.operands = {copy.from, guard}, .results = {copy.to}},
+                  program().buffers[copy.to].name));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<runtime::Program> Lower(const ir::Graph& graph, const LowerOptions& options) {
+  DUOTONE_CHECK(options.codegen.target != nullptr);
+  return Lowering(graph, options).Run();
+}
+
+}  // namespace duotone::codegen::cuda
