@@ -3,12 +3,15 @@
 // random ops and optimizer updates. Intermediate values are f32 (f64 for f64), as the composites
 // compute.
 //
-//   %y = softmax(%x), axis=1 : f16[8, 4]    ->    %m = reduce_max(%x.f32), axes=[1], keep_dims
-//                                                 %e = exp(%x.f32 - broadcast(%m)); %s =
-//                                                 reduce_sum(%e); %y = cast(%e / broadcast(%s))
+//   %y = softmax(%x), axis=1 : f16[8, 4]
 //
-// Means over rows divide each row by the count before the sum over rows, which is then a plain
-// reduce_sum; cross_entropy's count of rows that are not ignored is a reduce_sum over the labels.
+//   ->   %x32 = cast(%x), to=f32 ; %m = reduce_max(%x32), axes=[1] ; %k = eq(%m, -inf)
+//        %e = exp(%x32 - broadcast(select(%k, 0, %m))) ; %s = reduce_sum(%e), axes=[1]
+//        %y = cast(%e / broadcast(select(%k, 1, %s))), to=f16
+//
+// Means over rows (over axis 0, among others) divide each element by the count before the sum over
+// rows, which is then a plain reduce_sum; cross_entropy's count of rows that are not ignored is a
+// reduce_sum over the labels. Reductions of the composites keep no axes of size 1.
 #ifndef DUOTONE_CODEGEN_EXPAND_H_
 #define DUOTONE_CODEGEN_EXPAND_H_
 
