@@ -249,6 +249,12 @@ absl::Status Graph::SetAttrs(Node* node, Attrs attrs) {
   return Reinfer(node);
 }
 
+absl::Status Graph::SetBody(Node* node, std::shared_ptr<const Graph> body) {
+  DUOTONE_CHECK(node->op() == Op::kFusion && body != nullptr) << node->name();
+  node->body_ = std::move(body);
+  return Reinfer(node);
+}
+
 absl::Status Graph::Reinfer(Node* node) {
   llvm::SmallVector<Type, 4> operand_types;
   for (Value operand : node->operands_) operand_types.push_back(operand.type());
@@ -368,8 +374,10 @@ std::unique_ptr<Module> Module::Clone() const {
   return copy;
 }
 
-absl::StatusOr<Graph*> Module::CloneGraph(const Graph& graph, std::string_view name) {
-  DUOTONE_ASSIGN_OR_RETURN(Graph * copy, AddGraph(name));
+namespace {
+
+// Copies everything of `graph` into the empty graph `copy`; state by name.
+absl::Status CopyGraph(const Graph& graph, Graph* copy) {
   llvm::DenseMap<const Node*, Node*> copies;
   for (const Node* input : graph.inputs()) {
     DUOTONE_ASSIGN_OR_RETURN(Value value, copy->AddInput(input->name(), input->type()));
@@ -378,7 +386,7 @@ absl::StatusOr<Graph*> Module::CloneGraph(const Graph& graph, std::string_view n
     copies[input] = value.node;
   }
   for (const Node* read : graph.state_reads()) {
-    copies[read] = copy->ReadState(FindState(read->name())).node;
+    copies[read] = copy->ReadState(copy->module()->FindState(read->name())).node;
   }
   auto map = [&](Value value) {
     return value ? Value{copies.lookup(value.node), value.index} : value;
@@ -397,8 +405,24 @@ absl::StatusOr<Graph*> Module::CloneGraph(const Graph& graph, std::string_view n
     copy->outputs().push_back({output.name, map(output.value)});
   }
   for (const Update& update : graph.updates()) {
-    copy->updates().push_back({FindState(update.entry->name), map(update.next), map(update.guard)});
+    copy->updates().push_back(
+        {copy->module()->FindState(update.entry->name), map(update.next), map(update.guard)});
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Graph*> Module::CloneGraph(const Graph& graph, std::string_view name) {
+  DUOTONE_ASSIGN_OR_RETURN(Graph * copy, AddGraph(name));
+  DUOTONE_RETURN_IF_ERROR(CopyGraph(graph, copy));
+  return copy;
+}
+
+std::shared_ptr<Graph> CloneBody(const Graph& body) {
+  auto copy = std::make_shared<Graph>(nullptr, body.name());
+  const absl::Status status = CopyGraph(body, copy.get());
+  DUOTONE_CHECK(status.ok()) << status.ToString();
   return copy;
 }
 
@@ -409,6 +433,14 @@ absl::Status BindSizes(Graph& graph, const SizeBinding& binding) {
     graph.SetInputType(input, {input->type().dtype, *std::move(shape)});
   }
   for (const auto& node : graph.nodes()) {
+    if (node->body() != nullptr) {
+      // Other nodes may share the body.
+      std::shared_ptr<Graph> body = CloneBody(*node->body());
+      DUOTONE_RETURN_IF_ERROR(BindSizes(*body, binding))
+          .With("%s %s", node->def().name, node->Place());
+      DUOTONE_RETURN_IF_ERROR(graph.SetBody(node.get(), std::move(body)));
+      continue;
+    }
     Attrs attrs = node->attrs();
     DUOTONE_RETURN_IF_ERROR(BindAttrs(attrs, binding))
         .With("%s %s", node->def().name, node->Place());

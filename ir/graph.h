@@ -206,6 +206,8 @@ class Graph {
   void ReplaceAllUses(Value from, Value to);
   // Replaces the attributes of a node and infers its types again.
   absl::Status SetAttrs(Node* node, Attrs attrs);
+  // Replaces the body of a fusion and infers its types again.
+  absl::Status SetBody(Node* node, std::shared_ptr<const Graph> body);
   // Infers the types of a node again after its operands' types have changed.
   absl::Status Reinfer(Node* node);
   // True if an output or update reads a result of `node`.
@@ -274,8 +276,11 @@ class Module {
   std::vector<std::unique_ptr<Graph>> graphs_;
 };
 
-// Replaces named sizes by numbers in all types and attributes of the graph. Every named size must
-// be bound to a size of at least 0; names that do not occur are ignored.
+// A copy of a fusion's body that may be edited before it becomes one itself.
+std::shared_ptr<Graph> CloneBody(const Graph& body);
+
+// Replaces named sizes by numbers in all types and attributes of the graph and of the bodies in it.
+// Every named size must be bound to a size of at least 0; names that do not occur are ignored.
 absl::Status BindSizes(Graph& graph, const SizeBinding& binding);
 // The named sizes that occur in the graph's inputs, sorted.
 std::vector<std::string> NamedSizes(const Graph& graph);

@@ -118,20 +118,43 @@ absl::Status ReadSources(const Graph& graph, const ArrayMap& inputs, const Array
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<Array>> RunBody(const Graph& body, llvm::ArrayRef<const Array*> operands,
+                                           const RandomKey& random);
+
+// Evaluates the computing nodes; the frame holds the sources.
+absl::Status RunNodes(const Graph& graph, const RandomKey& random, Frame& frame) {
+  for (const auto& node : graph.nodes()) {
+    llvm::SmallVector<const Array*, 4> operands;
+    for (Value operand : node->operands()) operands.push_back(&frame.Get(operand));
+    absl::StatusOr<std::vector<Array>> results =
+        node->body() == nullptr
+            ? Run(node->op(), node->attrs(), operands, node->types(), node->id(), random)
+            : RunBody(*node->body(), operands, random);
+    DUOTONE_RETURN_IF_ERROR(results).With("@%s %s", graph.name(), node->Place());
+    frame.Set(node.get(), *std::move(results));
+  }
+  return absl::OkStatus();
+}
+
+// The outputs of a fusion's body. Its nodes have the ids they had outside, and so their random
+// numbers.
+absl::StatusOr<std::vector<Array>> RunBody(const Graph& body, llvm::ArrayRef<const Array*> operands,
+                                           const RandomKey& random) {
+  Frame frame;
+  for (size_t i = 0; i < operands.size(); ++i) frame.Set(body.inputs()[i], {*operands[i]});
+  DUOTONE_RETURN_IF_ERROR(RunNodes(body, random, frame));
+  std::vector<Array> results;
+  for (const Output& output : body.outputs()) results.push_back(frame.Get(output.value));
+  return results;
+}
+
 }  // namespace
 
 absl::StatusOr<InterpreterResult> Interpret(const Graph& graph, const ArrayMap& inputs,
                                             const ArrayMap& state, const RandomKey& random) {
   Frame frame;
   DUOTONE_RETURN_IF_ERROR(ReadSources(graph, inputs, state, frame)).With("@%s", graph.name());
-  for (const auto& node : graph.nodes()) {
-    llvm::SmallVector<const Array*, 4> operands;
-    for (Value operand : node->operands()) operands.push_back(&frame.Get(operand));
-    absl::StatusOr<std::vector<Array>> results =
-        Run(node->op(), node->attrs(), operands, node->types(), node->id(), random);
-    DUOTONE_RETURN_IF_ERROR(results).With("@%s %s", graph.name(), node->Place());
-    frame.Set(node.get(), *std::move(results));
-  }
+  DUOTONE_RETURN_IF_ERROR(RunNodes(graph, random, frame));
 
   InterpreterResult result;
   for (const Output& output : graph.outputs())

@@ -2,11 +2,17 @@
 #ifndef DUOTONE_IR_OP_ROWS_FUSION_H_
 #define DUOTONE_IR_OP_ROWS_FUSION_H_
 
+#include <string_view>
+
 #include "base/status.h"
 #include "ir/grad.h"
 #include "ir/op_util.h"
 
 namespace duotone::ir {
+
+// What `family` may be: the kernel families of design.md section 7 that code is generated for.
+inline constexpr std::string_view kFusionFamilies[] = {"pointwise", "row",       "column",
+                                                       "matmul",    "optimizer", "scatter"};
 
 // With a body, Graph::Add takes the types from its outputs and never gets here.
 inline absl::StatusOr<Types> InferFusion(llvm::ArrayRef<Type>, Attrs&) {

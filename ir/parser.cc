@@ -109,6 +109,10 @@ class Parser {
   absl::Status ParseState(StateKind kind);
   absl::StatusOr<Initializer> ParseInitializer();
   absl::Status ParseGraph();
+  // The rest of a graph or body behind its name.
+  absl::Status ParseInputsAndLines();
+  absl::Status ParseBody(const OpDef& def, std::shared_ptr<const Graph>& body);
+  bool InBody() const { return graph_->module() == nullptr; }
   absl::Status ParseInput();
   absl::Status ParseNode();
   absl::Status ParseResultTypes(llvm::SmallVectorImpl<Type>& types, std::vector<size_t>& offsets);
@@ -285,7 +289,11 @@ absl::Status Parser::ParseGraph() {
   absl::StatusOr<Graph*> graph = module_->AddGraph(name.text);
   if (!graph.ok()) return At(name.offset, graph.status());
   graph_ = *graph;
-  DUOTONE_RETURN_IF_ERROR(Expect('(', "after the graph's name"));
+  return ParseInputsAndLines();
+}
+
+absl::Status Parser::ParseInputsAndLines() {
+  DUOTONE_RETURN_IF_ERROR(Expect('(', InBody() ? "after body" : "after the graph's name"));
   DUOTONE_RETURN_IF_ERROR(List(')', "in the list of inputs", [&] { return ParseInput(); }));
   DUOTONE_RETURN_IF_ERROR(Expect('{', "after the inputs"));
   while (!token_.IsWord("return")) {
@@ -294,13 +302,28 @@ absl::Status Parser::ParseGraph() {
     } else if (token_.IsWord("update")) {
       DUOTONE_RETURN_IF_ERROR(ParseUpdate());
     } else if (token_.Is('}')) {
+      if (InBody()) return Error(token_.offset, "the body has no return");
       return Error(token_.offset, "graph @%s has no return", Shown(graph_->name()));
     } else {
-      return Unexpected("a node, an update or return");
+      return Unexpected(InBody() ? "a node or return" : "a node, an update or return");
     }
   }
   DUOTONE_RETURN_IF_ERROR(ParseReturn());
   return Expect('}', "after return");
+}
+
+// body(%a: f32[4]) { %n = neg(%a) : f32[4] return %n }
+absl::Status Parser::ParseBody(const OpDef& def, std::shared_ptr<const Graph>& body) {
+  const Token word = Take();
+  if (def.op != Op::kFusion) return Error(word.offset, "%s: only a fusion has a body", def.name);
+  const auto graph = std::make_shared<Graph>(nullptr, "body");
+  Graph* const outer = std::exchange(graph_, graph.get());
+  const size_t statement = statement_;
+  DUOTONE_RETURN_IF_ERROR(ParseInputsAndLines());
+  graph_ = outer;
+  statement_ = statement;
+  body = graph;
+  return absl::OkStatus();
 }
 
 absl::Status Parser::ParseInput() {
@@ -316,7 +339,7 @@ absl::Status Parser::ParseInput() {
   return absl::OkStatus();
 }
 
-// %a, %b = op(%x, %y), attr=value : f32[B, 4], f32[B] {scope="fc1"}
+// %a, %b = op(%x, %y), attr=value : f32[B, 4], f32[B] {scope="fc1"}, and the body of a fusion
 absl::Status Parser::ParseNode() {
   statement_ = token_.offset;
   if (++node_count_ > limits_.max_nodes) {
@@ -342,6 +365,9 @@ absl::Status Parser::ParseNode() {
                  "module's table, and both are read by name",
                  def.name);
   }
+  if (def.op == Op::kFusion && InBody()) {
+    return Error(op.offset, "%s: a body holds no other one", def.name);
+  }
   DUOTONE_RETURN_IF_ERROR(Expect('(', "after the op"));
   DUOTONE_RETURN_IF_ERROR(List(')', "in the list of operands", [&]() -> absl::Status {
     DUOTONE_ASSIGN_OR_RETURN(Value operand, ParseUse());
@@ -366,6 +392,9 @@ absl::Status Parser::ParseNode() {
     }
   });
   DUOTONE_RETURN_IF_ERROR(ParseBraces(spec.info, &spec.id));
+  if (token_.IsWord("body")) {
+    DUOTONE_RETURN_IF_ERROR(ParseBody(def, spec.body));
+  }
 
   const size_t name_count = spec.names.size();
   if (types.size() != name_count) {
@@ -428,6 +457,7 @@ absl::Status Parser::ParseBraces(NodeInfo& info, std::optional<uint64_t>* id) {
 
 absl::Status Parser::ParseUpdate() {
   statement_ = Take().offset;
+  if (InBody()) return Error(statement_, "a body updates no state");
   DUOTONE_ASSIGN_OR_RETURN(Token target, Expect(Kind::kValue, "the state entry, like %w"));
   Update update{.entry = module_->FindState(target.text)};
   if (update.entry == nullptr) {
@@ -468,6 +498,10 @@ absl::StatusOr<Value> Parser::ParseUse() {
   DUOTONE_ASSIGN_OR_RETURN(Token name, Expect(Kind::kValue, "a value, like %h"));
   if (Value value = graph_->Find(name.text)) return value;
   if (const StateEntry* entry = module_->FindState(name.text)) {
+    if (InBody()) {
+      return Error(name.offset, "%%%s is a state entry; a body reads only its inputs",
+                   Shown(name.text));
+    }
     const Value read = graph_->ReadState(entry);
     places_[graph_].nodes[read.node] = name.offset;
     return read;
@@ -482,7 +516,9 @@ absl::Status Parser::UnknownValue(const Token& name) const {
   }
   std::vector<std::string_view> names;
   for (const Node* input : graph_->inputs()) names.push_back(input->name());
-  for (const auto& entry : module_->state()) names.push_back(entry->name);
+  if (!InBody()) {
+    for (const auto& entry : module_->state()) names.push_back(entry->name);
+  }
   for (const auto& node : graph_->nodes()) {
     for (int i = 0; i < node->result_count(); ++i) names.push_back(node->name(i));
   }
@@ -495,7 +531,8 @@ std::optional<size_t> Parser::FindLaterDefinition(std::string_view name) const {
   int depth = 0;
   bool result_names = true;  // between a statement's begin and its '='
   for (Token token = lexer.Next(); depth >= 0; token = lexer.Next()) {
-    if (token.Is(Kind::kEnd) || token.Is(Kind::kError) || token.IsWord("return")) break;
+    if (token.Is(Kind::kEnd) || token.Is(Kind::kError)) break;
+    if (token.IsWord("return") && depth == 0) break;  // that of a body above stands deeper
     if (token.Is('(') || token.Is('[') || token.Is('{')) ++depth;
     if (token.Is(')') || token.Is(']') || token.Is('}')) --depth;
     if (depth != 0) continue;

@@ -148,37 +148,55 @@ std::string UpdateText(const Update& update) {
   return text;
 }
 
-std::string ReturnText(const Graph& graph) {
+// The outputs of a graph have names; those of a body are told apart by position.
+std::string ReturnText(const Graph& graph, bool named) {
   std::string text = "return";
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const Output& output = graph.outputs()[i];
-    absl::StrAppend(&text, i == 0 ? " " : ", ", QuoteUnlessIdentifier(output.name), "=",
+    absl::StrAppend(&text, i == 0 ? " " : ", ",
+                    named ? absl::StrCat(QuoteUnlessIdentifier(output.name), "=") : "",
                     ValueText(output.value));
   }
   return text;
 }
 
-void AppendGraph(std::string* out, const Graph& graph, const PrintOptions& options,
-                 const std::string& indent) {
-  absl::StrAppend(out, indent, "graph @", QuoteUnlessIdentifier(graph.name()), "(");
+// "(%x: f32[4], %w: f32[4])"
+std::string InputsText(const Graph& graph, const PrintOptions& options) {
+  std::string text = "(";
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Node& input = *graph.inputs()[i];
-    absl::StrAppend(out, i == 0 ? "" : ", ", "%", QuoteUnlessIdentifier(input.name()), ": ",
+    absl::StrAppend(&text, i == 0 ? "" : ", ", "%", QuoteUnlessIdentifier(input.name()), ": ",
                     input.type().ToString(), BracesText(input, options));
   }
-  absl::StrAppend(out, ") {\n");
-  for (const auto& node : graph.nodes()) {
-    absl::StrAppend(out, indent, "  ", PrintNode(*node, options), "\n");
-  }
-  for (const Update& update : graph.updates()) {
-    absl::StrAppend(out, indent, "  ", UpdateText(update), "\n");
-  }
-  absl::StrAppend(out, indent, "  ", ReturnText(graph), "\n", indent, "}\n");
+  return text + ")";
 }
 
-}  // namespace
+void AppendNode(std::string* out, const Node& node, const PrintOptions& options,
+                const std::string& indent);
 
-std::string PrintNode(const Node& node, const PrintOptions& options) {
+// The lines between a graph's braces.
+void AppendLines(std::string* out, const Graph& graph, bool named_outputs,
+                 const PrintOptions& options, const std::string& indent) {
+  for (const auto& node : graph.nodes()) {
+    AppendNode(out, *node, options, indent);
+    *out += "\n";
+  }
+  for (const Update& update : graph.updates()) {
+    absl::StrAppend(out, indent, UpdateText(update), "\n");
+  }
+  absl::StrAppend(out, indent, ReturnText(graph, named_outputs), "\n");
+}
+
+void AppendGraph(std::string* out, const Graph& graph, const PrintOptions& options,
+                 const std::string& indent) {
+  absl::StrAppend(out, indent, "graph @", QuoteUnlessIdentifier(graph.name()),
+                  InputsText(graph, options), " {\n");
+  AppendLines(out, graph, true, options, indent + "  ");
+  absl::StrAppend(out, indent, "}\n");
+}
+
+void AppendNode(std::string* out, const Node& node, const PrintOptions& options,
+                const std::string& indent) {
   std::string names, operands, types;
   for (int i = 0; i < node.result_count(); ++i) {
     const char* comma = i == 0 ? "" : ", ";
@@ -188,9 +206,24 @@ std::string PrintNode(const Node& node, const PrintOptions& options) {
   for (Value operand : node.operands()) {
     absl::StrAppend(&operands, operands.empty() ? "" : ", ", ValueText(operand));
   }
-  return absl::StrFormat("%s = %s(%s)%s : %s%s%s", names, node.def().name, operands,
-                         AttrsText(node), types, BracesText(node, options),
-                         CommentText(node, options));
+  absl::StrAppendFormat(out, "%s%s = %s(%s)%s : %s%s", indent, names, node.def().name, operands,
+                        AttrsText(node), types, BracesText(node, options));
+  if (node.body() == nullptr) {
+    *out += CommentText(node, options);
+    return;
+  }
+  absl::StrAppend(out, " body", InputsText(*node.body(), options), " {", CommentText(node, options),
+                  "\n");
+  AppendLines(out, *node.body(), false, options, indent + "  ");
+  absl::StrAppend(out, indent, "}");
+}
+
+}  // namespace
+
+std::string PrintNode(const Node& node, const PrintOptions& options) {
+  std::string text;
+  AppendNode(&text, node, options, "");
+  return text;
 }
 
 std::string Print(const Graph& graph, const PrintOptions& options) {

@@ -23,7 +23,7 @@ struct PrintOptions {
 // print -> parse -> print is the identity, with every attribute.
 std::string Print(const Module& module, const PrintOptions& options = {});
 std::string Print(const Graph& graph, const PrintOptions& options = {});
-// One node's line without indentation and line break.
+// One node's line without indentation and line break; a fusion's body follows on lines of its own.
 std::string PrintNode(const Node& node, const PrintOptions& options = {});
 
 // Bounds that keep a broken or hostile file from exhausting memory or the stack.

@@ -4,17 +4,19 @@
 //   [1]  State entries and graphs are found under their own names, each name once.
 //   [2]  The type of a state entry has numbers for sizes.
 //   [3]  The initialiser of a state entry fits it: known kind, arguments in range; derived state,
-//   and only that, is a
-//        cast_of of an entry of the same shape that is not derived itself.
+//        and only that, is a cast_of of an entry of the same shape that is not derived itself.
 // Nodes
 //   [4]  Every name in a graph is found under itself, once; only a state read has the name of a
-//   state entry. [5]  An operand is a result of a node of the same graph that stands before its
-//   reader. [6]  A node's users are its readers, once per operand. [7]  A node's attributes and
-//   types are those that inference gives for its operands. [8]  Sizes: named sizes are identifiers,
-//   at most 16 axes, at most 2^56 elements. [9]  A state read has the type of its entry. [10]
-//   Random nodes of a graph have different ids: their numbers would be the same. [11] Node fields:
-//   `forward` is not a name of the node itself; `origin` is empty or autocast:<rule>. [12] Inputs
-//   and state reads, and they alone, are the sources of a graph.
+//        state entry.
+//   [5]  An operand is a result of a node of the same graph that stands before its reader.
+//   [6]  A node's users are its readers, once per operand.
+//   [7]  A node's attributes and types are those that inference gives for its operands.
+//   [8]  Sizes: named sizes are identifiers, at most 16 axes, at most 2^56 elements.
+//   [9]  A state read has the type of its entry.
+//   [10] Random nodes of a graph have different ids: their numbers would be the same.
+//   [11] Node fields: `forward` is not a name of the node itself; `origin` is empty or
+//        autocast:<rule>.
+//   [12] Inputs and state reads, and they alone, are the sources of a graph.
 // Updates
 //   [13] An update's entry is one of the module, and not derived.
 //   [14] An update's value belongs to the graph and has the entry's type exactly.
@@ -23,6 +25,15 @@
 // Outputs
 //   [17] An output's value belongs to the graph.
 //   [18] Output names are not empty, and each occurs once.
+// Fusions
+//   [19] A fusion has a body, and no other node has one.
+//   [20] The inputs of the body have the types of the operands, and its outputs those of the
+//        results, by position; there is an output.
+//   [21] A body belongs to no module: it reads and updates no state. It holds no fusion.
+//   [22] The family is one of those in ir/op_rows_fusion.h.
+// What stands above about nodes and outputs holds inside a body too, but for the names of its
+// outputs, which mean nothing. Random nodes of different bodies may have the same id: the same
+// numbers are made in two kernels.
 #include "ir/verify.h"
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +42,7 @@
 #include "base/status.h"
 #include "ir/initializer.h"
 #include "ir/lexer.h"
+#include "ir/op_rows_fusion.h"
 #include "ir/text.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -63,10 +75,10 @@ std::string SizeProblem(const Type& type) {
 // Checks one graph. The order of the methods is that of the invariants.
 class GraphVerifier {
  public:
-  // `entries`: the module's state table.
+  // `entries`: the module's state table. `fusion`: the node whose body the graph is, or null.
   GraphVerifier(const Graph& graph, const llvm::DenseSet<const StateEntry*>& entries,
-                std::vector<Violation>& violations)
-      : graph_(graph), entries_(entries), violations_(violations) {}
+                std::vector<Violation>& violations, const Node* fusion = nullptr)
+      : graph_(graph), entries_(entries), violations_(violations), fusion_(fusion) {}
 
   void Run();
 
@@ -77,6 +89,7 @@ class GraphVerifier {
     where.invariant = invariant;
     where.message = absl::StrFormat(format, args...);
     where.graph = &graph_;
+    where.fusion = fusion_;
     violations_.push_back(std::move(where));
   }
 
@@ -90,6 +103,7 @@ class GraphVerifier {
   void CheckInfo(const Node& node);
   void CheckUpdate(int index);
   void CheckOutput(int index);
+  void CheckFusion(const Node& node);
   // What is wrong with reading `value` here, or "". Only values without a problem may be looked
   // into.
   std::string UseProblem(Value value) const;
@@ -97,6 +111,7 @@ class GraphVerifier {
   const Graph& graph_;
   const llvm::DenseSet<const StateEntry*>& entries_;
   std::vector<Violation>& violations_;
+  const Node* fusion_;
   llvm::DenseMap<const Node*, int> reads_;  // of the nodes seen so far: how often each is read
   llvm::DenseMap<uint64_t, const Node*> random_;  // random nodes by id
   llvm::StringSet<> outputs_;
@@ -136,7 +151,11 @@ void GraphVerifier::Run() {
   }
   for (const auto& node : graph_.nodes()) {
     visit(*node);
-    CheckTypes(*node);
+    if (node->op() == Op::kFusion || node->body() != nullptr) {
+      CheckFusion(*node);
+    } else {
+      CheckTypes(*node);
+    }
     CheckId(*node);
   }
   for (const Node* input : graph_.inputs()) CheckUsers(*input);
@@ -150,6 +169,10 @@ void GraphVerifier::CheckSource(const Node& node, Op op) {
   if (node.op() != op)
     Report(12, {.node = &node}, "%s is no %s", ValueName(node.name()), OpName(op));
   if (op != Op::kState) return;
+  if (graph_.module() == nullptr) {
+    Report(21, {.node = &node}, "a body reads the state entry %s", ValueName(node.name()));
+    return;
+  }
   const StateEntry* entry = graph_.module()->FindState(node.name());
   if (entry == nullptr) {
     Report(9, {.node = &node}, "%s reads no state entry of the module", ValueName(node.name()));
@@ -165,7 +188,8 @@ void GraphVerifier::CheckNames(const Node& node) {
     if (found.node != &node || found.index != i) {
       Report(4, {.node = &node}, "%s is not found under its name", ValueName(node.name(i)));
     }
-    if (node.op() != Op::kState && graph_.module()->FindState(node.name(i)) != nullptr) {
+    if (node.op() != Op::kState && graph_.module() != nullptr &&
+        graph_.module()->FindState(node.name(i)) != nullptr) {
       Report(4, {.node = &node}, "%s has the name of a state entry", ValueName(node.name(i)));
     }
   }
@@ -264,6 +288,10 @@ void GraphVerifier::CheckInfo(const Node& node) {
 void GraphVerifier::CheckUpdate(int index) {
   const Update& update = graph_.updates()[index];
   const Violation where{.update = index};
+  if (fusion_ != nullptr) {
+    Report(21, where, "a body updates state");
+    return;
+  }
   if (!entries_.contains(update.entry)) {
     Report(13, where, "an update of an entry that is not in the module's state table");
     return;
@@ -297,16 +325,64 @@ void GraphVerifier::CheckOutput(int index) {
   if (const std::string problem = UseProblem(output.value); !problem.empty()) {
     Report(17, where, "output '%s' reads %s", Shown(output.name), problem);
   }
+  if (fusion_ != nullptr) return;
   if (output.name.empty()) Report(18, where, "an output without a name");
   if (!outputs_.insert(output.name).second) {
     Report(18, where, "output '%s' occurs twice", Shown(output.name));
   }
 }
 
+void GraphVerifier::CheckFusion(const Node& node) {
+  const Violation where{.node = &node};
+  if (node.op() != Op::kFusion || node.body() == nullptr) {
+    Report(19, where, "%s has %s body", node.def().name, node.body() == nullptr ? "no" : "a");
+    return;
+  }
+  if (fusion_ != nullptr) {
+    Report(21, where, "a body holds the fusion %s", ValueName(node.name()));
+    return;
+  }
+  const std::string& family = node.attrs_as<FusionAttrs>().family;
+  if (!llvm::is_contained(kFusionFamilies, family)) {
+    Report(22, where, "fusion: the family '%s' is none of %s", Shown(family),
+           absl::StrJoin(kFusionFamilies, ", ",
+                         [](std::string* out, std::string_view name) { out->append(name); }));
+  }
+  const Graph& body = *node.body();
+  if (body.module() != nullptr) {
+    Report(21, where, "fusion: its body belongs to module @%s", Shown(body.module()->name()));
+    return;
+  }
+  GraphVerifier(body, entries_, violations_, &node).Run();
+  if (body.inputs().size() != node.operands().size()) {
+    Report(20, where, "fusion: %d operands, but its body has %d inputs", node.operands().size(),
+           body.inputs().size());
+  }
+  for (const auto& [operand, input] : llvm::zip(node.operands(), body.inputs())) {
+    if (!UseProblem(operand).empty() || operand.type() == input->type()) continue;
+    Report(20, where, "fusion: the operand %s is %s, but the input %s of its body is %s",
+           ValueName(operand.name()), operand.type().ToString(), ValueName(input->name()),
+           input->type().ToString());
+  }
+  if (body.outputs().empty() || body.outputs().size() != node.types().size()) {
+    Report(20, where, "fusion: %d results, but its body returns %d", node.result_count(),
+           body.outputs().size());
+    return;
+  }
+  for (int i = 0; i < node.result_count(); ++i) {
+    const Value output = body.outputs()[i].value;
+    const bool exists = output && output.index >= 0 && output.index < output.node->result_count();
+    if (!exists || output.type() == node.type(i)) continue;  // if not, reported as [17]
+    Report(20, where, "fusion: the result %s is %s, but its body returns %s",
+           ValueName(node.name(i)), node.type(i).ToString(), output.type().ToString());
+  }
+}
+
 void CheckModule(const Module& module, std::vector<Violation>& violations) {
   const auto report = [&](int invariant, const StateEntry* entry, const Graph* graph,
                           std::string message) {
-    violations.push_back({invariant, std::move(message), graph, entry});
+    violations.push_back(
+        {.invariant = invariant, .message = std::move(message), .graph = graph, .entry = entry});
   };
   for (const auto& entry : module.state()) {
     const std::string name =
@@ -339,7 +415,9 @@ void CheckModule(const Module& module, std::vector<Violation>& violations) {
 std::string Violation::ToString() const {
   std::vector<std::string> places;
   if (entry != nullptr && !entry->loc.empty()) places.push_back(entry->loc);
-  if (graph != nullptr) places.push_back(absl::StrFormat("graph @%s", Shown(graph->name())));
+  const Graph* named = fusion != nullptr ? fusion->graph() : graph;
+  if (named != nullptr) places.push_back(absl::StrFormat("graph @%s", Shown(named->name())));
+  if (fusion != nullptr) places.push_back(absl::StrCat("body of ", ValueName(fusion->name())));
   if (node != nullptr && !node->info().loc.empty()) places.push_back(Shown(node->info().loc));
   if (node != nullptr) places.push_back(absl::StrCat("node ", ValueName(node->name())));
   std::string text = absl::StrFormat("[%d] %s", invariant, message);

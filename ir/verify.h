@@ -14,7 +14,8 @@ struct Violation {
   int invariant;        // its number at the top of ir/verify.cc
   std::string message;  // a sentence without place
   // Where: at most one of entry, node, update (an index), output (an index).
-  const Graph* graph = nullptr;
+  const Graph* graph = nullptr;  // of a fusion's body, the body
+  const Node* fusion = nullptr;  // whose body `graph` is
   const StateEntry* entry = nullptr;
   const Node* node = nullptr;
   int update = -1;

@@ -10,9 +10,11 @@ namespace {
 using ir::Lower;
 using ir::Node;
 
+// Fusions are made when nothing is left to merge, so their bodies are not compared.
 bool IsMergeable(const Node& node) {
   const Lower lower = node.def().lower;
-  return lower != Lower::kRandom && lower != Lower::kExpanded && lower != Lower::kSource;
+  return lower != Lower::kRandom && lower != Lower::kExpanded && lower != Lower::kSource &&
+         lower != Lower::kFused;
 }
 
 // Autocast never touches a fixed op, so its region means nothing.

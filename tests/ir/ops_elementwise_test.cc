@@ -170,6 +170,21 @@ TEST(ElementwiseOps, FiniteIsNeitherInfiniteNorNaN) {
   ExpectValues(Eval(Op::kAllFinite, {Vec(DType::kBF16, {}), good}), {1});
 }
 
+// A bool[] is the result of an earlier test; other bools are no numbers to test.
+TEST(AllFinite, TakesResultsOfEarlierTests) {
+  const Array yes = Tensor(DType::kBool, {}, {1});
+  const Array no = Tensor(DType::kBool, {}, {0});
+  const Array good = Vec(kF32, {1, 3e38});
+  ExpectValues(Eval(Op::kAllFinite, {yes, yes}), {1});
+  ExpectValues(Eval(Op::kAllFinite, {yes, no}), {0});
+  ExpectValues(Eval(Op::kAllFinite, {no, good}), {0});
+  ExpectValues(Eval(Op::kAllFinite, {good, yes}), {1});
+  ExpectValues(Eval(Op::kAllFinite, {yes, Vec(kF32, {kNaN})}), {0});
+  const absl::Status status =
+      EvaluateOp(Op::kAllFinite, NoAttrs(), {yes, Vec(DType::kBool, {1, 1})}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
 TEST(Cast, FloatToIntegerTruncatesAndSaturates) {
   const Array x = Vec(kF32, {1.9, -1.9, 3e9, -3e9, kInf, -kInf, kNaN, -0.5});
   ExpectValues(Eval(Op::kCast, CastAttrs{.to = DType::kI32}, {x}),
