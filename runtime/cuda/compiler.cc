@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "runtime/cpu/thread_pool.h"
 #include "runtime/cuda/compile_error.h"
+#include "runtime/cuda/kernel_cache.h"
 
 namespace duotone::runtime {
 namespace {
@@ -27,7 +28,8 @@ double SecondsSince(Clock::time_point begin) {
 struct Job {
   std::vector<int> kernels;
   absl::StatusOr<CompiledKernel> result = CompiledKernel();
-  double seconds = 0;
+  bool from_cache = false;
+  double seconds = 0;  // of the compiler
 };
 
 std::vector<Job> CollectJobs(const Program& program, std::string_view architecture) {
@@ -117,17 +119,27 @@ absl::StatusOr<CompileStatistics> CompileProgram(Program& program, std::string_v
                                                  int threads,
                                                  const std::string& reproducer_directory) {
   const Clock::time_point begin = Clock::now();
-  (void)cache;
   std::vector<Job> jobs = CollectJobs(program, architecture);
   const auto kernel_of = [&](const Job& job) -> Kernel& {
     return program.kernels[static_cast<size_t>(job.kernels.front())];
   };
+  const Sha256Digest headers = HashOfHeaders(program.headers);
   ThreadPool pool(jobs.size() > 1 ? threads : 1);
   pool.ParallelFor(static_cast<int64_t>(jobs.size()), [&](int64_t i) {
     Job& job = jobs[static_cast<size_t>(i)];
+    Sha256Digest key;
+    if (cache != nullptr) {
+      key = KernelCacheKey(kernel_of(job), headers, architecture, compiler);
+      if (std::optional<CompiledKernel> found = cache->Find(key); found.has_value()) {
+        job.result = *std::move(found);
+        job.from_cache = true;
+        return;
+      }
+    }
     const Clock::time_point job_begin = Clock::now();
     job.result = compiler.Compile(kernel_of(job), program.headers, architecture);
     job.seconds = SecondsSince(job_begin);
+    if (cache != nullptr && job.result.ok()) cache->Insert(key, *job.result);
   });
 
   CompileStatistics statistics;
@@ -140,7 +152,7 @@ absl::StatusOr<CompileStatistics> CompileProgram(Program& program, std::string_v
     }
   }
   for (const Job& job : jobs) {
-    ++statistics.compiled;
+    ++(job.from_cache ? statistics.cache_hits : statistics.compiled);
     statistics.compile_seconds += job.seconds;
     if (!job.result->log.empty()) {
       statistics.warnings.push_back(absl::StrFormat("the compiler says of the kernel %s: %s",
@@ -152,6 +164,9 @@ absl::StatusOr<CompileStatistics> CompileProgram(Program& program, std::string_v
       kernel.cubin = job.result->cubin;
       kernel.ptx = job.result->ptx;
     }
+  }
+  if (cache != nullptr && !cache->warning().empty()) {
+    statistics.warnings.push_back(cache->warning());
   }
   statistics.seconds = SecondsSince(begin);
   return statistics;

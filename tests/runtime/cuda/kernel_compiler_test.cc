@@ -1,6 +1,5 @@
 #include "runtime/cuda/compiler.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -10,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "runtime/cuda/compile_error.h"
 #include "tests/runtime/cuda/nvrtc_testing.h"
+#include "tests/runtime/cuda/scoped_environment.h"
 
 namespace duotone::runtime {
 namespace {
@@ -182,30 +182,8 @@ extern "C" __global__ void big(float* out) {
               AllOf(HasSubstr("the kernel of h1"), HasSubstr("too much shared data")));
 }
 
-class EnvironmentVariable {
- public:
-  EnvironmentVariable(const char* name, const std::string& value) : name_(name) {
-    const char* before = std::getenv(name);
-    if (before != nullptr) before_ = before;
-    had_value_ = before != nullptr;
-    setenv(name, value.c_str(), 1);
-  }
-  ~EnvironmentVariable() {
-    if (had_value_) {
-      setenv(name_, before_.c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
-  }
-
- private:
-  const char* name_;
-  std::string before_;
-  bool had_value_ = false;
-};
-
 TEST(NvrtcTest, WithoutTheLibraryTheErrorSaysWhatToDo) {
-  EnvironmentVariable place("DUOTONE_NVRTC", "/nonexistent/libnvrtc.so");
+  ScopedEnvironment place("DUOTONE_NVRTC", "/nonexistent/libnvrtc.so");
   const auto compiler = CreateNvrtcCompiler();
   EXPECT_EQ(compiler.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(compiler.status().message()),
@@ -217,7 +195,7 @@ TEST(NvrtcTest, AFileThatIsNoLibraryIsAnError) {
   const std::string folder = ::testing::TempDir() + "duotone_no_nvrtc";
   const std::string path = folder + "/libnvrtc.so.13";
   ASSERT_TRUE(WriteFileAtomically(path, "not a library").ok());
-  EnvironmentVariable place("DUOTONE_NVRTC", folder);
+  ScopedEnvironment place("DUOTONE_NVRTC", folder.c_str());
   const auto compiler = CreateNvrtcCompiler();
   EXPECT_THAT(std::string(compiler.status().message()), HasSubstr(path));
   std::filesystem::remove_all(folder);
