@@ -24,7 +24,7 @@ const std::map<std::string, std::set<std::string>>& AllowedIncludes() {
       {"base", {"base"}},
       {"ir", {"base", "ir"}},
       {"passes", {"base", "ir", "passes"}},
-      {"codegen", {"base", "ir", "codegen", "runtime/program.h"}},
+      {"codegen", {"base", "ir", "codegen", "runtime/kernel.h", "runtime/program.h"}},
       {"runtime", {"base", "runtime"}},
       {"duotone", {"base", "ir", "passes", "codegen", "runtime", "duotone"}},
       {"tools", {"base", "ir", "passes", "codegen", "runtime", "duotone", "tools"}},

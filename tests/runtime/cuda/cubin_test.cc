@@ -207,7 +207,7 @@ TEST_P(CubinTest, ShufflesVotesAndAtomics) {
 #pragma unroll
     for (int k = 16; k > 0; k /= 2) x += __shfl_xor_sync(0xffffffffu, x, k);
     out[i] = x;
-    atomicMax(flag, i);
+    atomicOr(&flag[i & 3], i);
     atomicAdd(&sums[i & 7], x);)")
                             .sass.all;
   EXPECT_EQ(mix.CountOf("SHFL"), 5);
