@@ -20,18 +20,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-
-constexpr const char* kAdvice =
-    "install the CUDA toolkit 13, or run scripts/setup.sh and configure the build again, or set "
-    "DUOTONE_NVRTC to the library or its folder";
+constexpr const char* kUsualFolder = "/usr/local/cuda/lib64";
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// Where the library may be, best first: file paths, and names for the system's search.
-std::vector<std::string> Candidates() {
+// The folders where the library may be, best first.
+std::vector<std::string> Folders() {
   std::vector<std::string> folders;
 #ifdef DUOTONE_NVRTC_FOLDER
   folders.push_back(DUOTONE_NVRTC_FOLDER);
@@ -47,22 +44,8 @@ std::vector<std::string> Candidates() {
     const std::string root = Environment(name);
     if (!root.empty()) folders.push_back(root + "/lib64");
   }
-  folders.push_back("/usr/local/cuda/lib64");
-  std::vector<std::string> candidates;
-  for (const std::string& folder : folders) {
-    for (const char* name : kNames) candidates.push_back(folder + "/" + name);
-  }
-  candidates.insert(candidates.end(), std::begin(kNames), std::end(kNames));
-  return candidates;
-}
-
-// The files that DUOTONE_NVRTC stands for.
-std::vector<std::string> CandidatesIn(const std::string& place) {
-  std::error_code error;
-  if (!fs::is_directory(place, error)) return {place};
-  std::vector<std::string> candidates;
-  for (const char* name : kNames) candidates.push_back((fs::path(place) / name).string());
-  return candidates;
+  if (std::ranges::find(folders, kUsualFolder) == folders.end()) folders.push_back(kUsualFolder);
+  return folders;
 }
 
 template <typename Function>
@@ -138,6 +121,15 @@ void Identify(Nvrtc& nvrtc) {
   }
 }
 
+// NVRTC opens a second library by its bare name when it compiles. It lies beside the first, where
+// the system need not look: opened here, it is found under that name.
+void OpenBuiltins(const Nvrtc& nvrtc) {
+  const std::string name = absl::StrFormat("libnvrtc-builtins.so.%d.%d", nvrtc.major, nvrtc.minor);
+  const fs::path beside = fs::path(nvrtc.path).parent_path() / name;
+  // Without it, compiling fails with a message that names it.
+  (void)dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 // Why `file` is of no use, or OK.
 absl::Status Open(const std::string& file, Nvrtc& nvrtc) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -156,28 +148,76 @@ absl::Status Open(const std::string& file, Nvrtc& nvrtc) {
   if (!ok) return NotFound("%s: does not tell its version and architectures", file);
   std::ranges::sort(nvrtc.architectures);
   Identify(nvrtc);
+  OpenBuiltins(nvrtc);
   return absl::OkStatus();
+}
+
+// What was tried in vain.
+struct Attempts {
+  std::vector<std::string> folders;  // that have no such file
+  std::vector<std::string> reasons;  // of files that are there
+};
+
+// Opens the library in `folder`, newest first.
+bool OpenIn(const std::string& folder, Nvrtc& nvrtc, Attempts& attempts) {
+  bool seen = false;
+  for (const char* name : kNames) {
+    const fs::path file = fs::path(folder) / name;
+    std::error_code error;
+    if (!fs::exists(file, error)) continue;
+    seen = true;
+    nvrtc = Nvrtc();
+    const absl::Status status = Open(file.string(), nvrtc);
+    if (status.ok()) return true;
+    attempts.reasons.emplace_back(status.message());
+  }
+  if (!seen) attempts.folders.push_back(folder);
+  return false;
+}
+
+// The file or folder that the user named.
+absl::StatusOr<Nvrtc> OpenAt(const std::string& place) {
+  Nvrtc nvrtc;
+  Attempts attempts;
+  std::error_code error;
+  if (fs::is_directory(place, error)) {
+    if (OpenIn(place, nvrtc, attempts)) return nvrtc;
+    if (attempts.reasons.empty()) {
+      attempts.reasons = {
+          absl::StrFormat("the folder has no %s", absl::StrJoin(kNames, " and no "))};
+    }
+  } else {
+    const absl::Status status = Open(place, nvrtc);
+    if (status.ok()) return nvrtc;
+    attempts.reasons.emplace_back(status.message());
+  }
+  return NotFound(
+      "no NVRTC, which compiles CUDA kernels, at DUOTONE_NVRTC=%s (%s); correct or unset the "
+      "variable",
+      place, absl::StrJoin(attempts.reasons, "; "));
 }
 
 }  // namespace
 
 absl::StatusOr<Nvrtc> OpenNvrtc() {
   const std::string place = Environment("DUOTONE_NVRTC");
-  std::vector<std::string> reasons;
-  for (const std::string& file : place.empty() ? Candidates() : CandidatesIn(place)) {
-    Nvrtc nvrtc;
-    const absl::Status status = Open(file, nvrtc);
-    if (status.ok()) return nvrtc;
-    reasons.emplace_back(status.message());
+  if (!place.empty()) return OpenAt(place);
+  Nvrtc nvrtc;
+  Attempts attempts;
+  for (const std::string& folder : Folders()) {
+    if (OpenIn(folder, nvrtc, attempts)) return nvrtc;
   }
-  if (!place.empty()) {
-    return NotFound(
-        "no NVRTC, which compiles CUDA kernels, at DUOTONE_NVRTC=%s (%s); correct or "
-        "unset the variable",
-        place, absl::StrJoin(reasons, "; "));
+  for (const char* name : kNames) {
+    nvrtc = Nvrtc();
+    if (Open(name, nvrtc).ok()) return nvrtc;
   }
-  return NotFound("no NVRTC, which compiles CUDA kernels, was found: %s. Tried: %s", kAdvice,
-                  absl::StrJoin(reasons, "; "));
+  std::string reasons;
+  for (const std::string& reason : attempts.reasons) reasons += "; " + reason;
+  return NotFound(
+      "no NVRTC, which compiles CUDA kernels, in %s or the system's search path%s: run "
+      "scripts/setup.sh, or install the CUDA toolkit 13, or set DUOTONE_NVRTC to the library or "
+      "its folder",
+      absl::StrJoin(attempts.folders, ", "), reasons);
 }
 
 }  // namespace duotone::runtime
