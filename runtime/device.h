@@ -51,6 +51,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string_view name() const = 0;  // "cpu", "cuda:0"
+  // What kernels have to be compiled for: "sm_80"; "" for devices that take none.
+  virtual std::string_view architecture() const { return ""; }
 
   // Zeroed memory, aligned to kBufferAlignment; a ResourceExhausted error if there is not enough.
   // `what` names its purpose in the message.
@@ -67,8 +69,8 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<LoadedProgram>> Load(
       std::shared_ptr<const Program> program, StateStore& state) = 0;
   // Gives one run to the device, in order after all work before it. An error in the data (an index
-  // out of range) is reported here by devices that run at once, else by the next Synchronize or
-  // Download; the steps from the failing one on are not run.
+  // out of range) is reported here by devices that run at once, and the steps from the failing one
+  // on are not run; other devices run them all and report it in the next Synchronize or Download.
   virtual absl::Status Run(LoadedProgram& program, const RunOptions& options) = 0;
   // Waits for all work.
   virtual absl::Status Synchronize() = 0;

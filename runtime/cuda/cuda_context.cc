@@ -16,13 +16,13 @@ namespace {
 constexpr int64_t kSlotBytes = 4 << 20;
 
 int64_t Padded(int64_t bytes) {
-  return std::max<int64_t>(1, (bytes + kBufferAlignment - 1) / kBufferAlignment) *
-         kBufferAlignment;
+  return std::max<int64_t>(1, (bytes + kBufferAlignment - 1) / kBufferAlignment) * kBufferAlignment;
 }
 
 std::string DeviceList(int count) {
   std::string text = "cuda:0";
-  for (int i = 1; i < count; ++i) absl::StrAppend(&text, i + 1 < count ? ", " : " and ", "cuda:", i);
+  for (int i = 1; i < count; ++i)
+    absl::StrAppend(&text, i + 1 < count ? ", " : " and ", "cuda:", i);
   return text;
 }
 
@@ -121,10 +121,10 @@ absl::StatusOr<CudaContext::Memory> CudaContext::QueryMemory() const {
 absl::Status CudaContext::OutOfMemory(int64_t bytes, std::string_view what) const {
   const absl::StatusOr<Memory> memory = QueryMemory();
   const std::string state =
-      memory.ok() ? absl::StrFormat("%s of %s are free, %s are used by this session",
-                                    MemoryText(memory->free), MemoryText(memory->total),
-                                    MemoryText(used_))
-                  : absl::StrFormat("%s are used by this session", MemoryText(used_));
+      memory.ok()
+          ? absl::StrFormat("%s of %s are free, %s are used by this session",
+                            MemoryText(memory->free), MemoryText(memory->total), MemoryText(used_))
+          : absl::StrFormat("%s are used by this session", MemoryText(used_));
   return ResourceExhausted(
       "%s (%s): out of memory: %s needs %s; %s. A smaller batch, a 16-bit type or gradient "
       "accumulation needs less",
@@ -136,8 +136,8 @@ absl::StatusOr<CuDeviceAddress> CudaContext::Allocate(int64_t bytes, std::string
   const int64_t padded = Padded(bytes);
   const CuResult result = driver_->MemAlloc(&address, static_cast<size_t>(padded));
   if (result == kCuOutOfMemory) return OutOfMemory(bytes, what);
-  DUOTONE_RETURN_IF_ERROR(driver_->Check(result, "%s: allocating %s for %s", name_,
-                                         MemoryText(bytes), what));
+  DUOTONE_RETURN_IF_ERROR(
+      driver_->Check(result, "%s: allocating %s for %s", name_, MemoryText(bytes), what));
   used_ += padded;
   const uint8_t zero = 0;
   absl::Status cleared = Fill(address, {&zero, 1}, padded);

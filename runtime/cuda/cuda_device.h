@@ -2,8 +2,8 @@
 // machine's libcuda, an emulated one, or a test's.
 //
 //   DUOTONE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateCudaDevice({.ordinal = 0}));
-//   CompileProgram(program, device->architecture(), compiler, &cache, 0);  // runtime/cuda/compiler.h
-//   device->Load(...)
+//   CompileProgram(program, device->architecture(), compiler, &cache, 0);  //
+//   runtime/cuda/compiler.h device->Load(...)
 //
 // A program's steps are kernel launches, copies and fills without guards; its kernels are compiled.
 // The first run records them as one CUDA graph, later runs replay it. Nothing waits for the device

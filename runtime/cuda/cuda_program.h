@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/cuda/cuda_context.h"
@@ -19,14 +22,16 @@ absl::Status CheckCudaProgram(const Program& program, std::string_view device);
 
 class CudaProgram final : public LoadedProgram {
  public:
-  // The context outlives the program and has been entered. `on_destroy` is called first when the
-  // program goes.
+  // The context outlives the program and has been entered.
   CudaProgram(CudaContext* context, std::shared_ptr<const Program> program, bool use_graphs)
       : context_(context), program_(std::move(program)), use_graphs_(use_graphs) {}
   ~CudaProgram() override;
 
   absl::Status Prepare(StateStore& state, const std::function<void(const std::string&)>& log);
-  void set_on_destroy(std::function<void()> callback) { on_destroy_ = std::move(callback); }
+  // Called first when the program goes, which holds the lock until its memory is back.
+  void set_on_destroy(std::function<std::unique_lock<std::mutex>()> callback) {
+    on_destroy_ = std::move(callback);
+  }
 
   const Program& program() const override { return *program_; }
   DeviceMemory memory(int buffer) const override {
@@ -38,8 +43,8 @@ class CudaProgram final : public LoadedProgram {
   // After the device has been waited for: the first error in the data since the last call, as a
   // sentence with values and place; clears it.
   absl::Status TakeError();
-  // Copies an output that every run brings to the host by itself; false if this is none. The device
-  // has been waited for.
+  // Copies an output that every run brings to the host by itself; false if this is none. The
+  // device has been waited for.
   bool ReadMirror(const DeviceMemory& memory, void* to) const;
   // `memory` is changed by somebody else.
   void DropMirror(const DeviceMemory& memory);
@@ -49,25 +54,27 @@ class CudaProgram final : public LoadedProgram {
     CuModule module = nullptr;
     CuFunction function = nullptr;
   };
-  // A piece of a run: an output's range that is copied to `host` at the end.
+  // Bytes that are copied to `host` at the end of every run.
   struct Mirror {
     CuDeviceAddress from = 0;
     int64_t bytes = 0;
     char* host = nullptr;
-    bool valid = false;
+    bool valid = false;  // since the last run nobody else has written them
   };
 
   // Loading, in this order.
-  absl::Status AllocateArena(const std::function<void(const std::string&)>& log);
-  absl::Status Locate(StateStore& state);
-  absl::Status FillConstants();
-  absl::Status PlanFixed();
-  absl::Status PlanMirrors();
   absl::Status LoadKernels();
   absl::Status LoadKernel(const Kernel& kernel, LoadedKernel& loaded);
   absl::Status CheckLaunch(const KernelLaunch& launch) const;
-  absl::Status BindArguments();
+  absl::Status AllocateArena(const std::function<void(const std::string&)>& log);
+  absl::Status Locate(StateStore& state);
   absl::Status PlanFills();
+  absl::Status FillConstants();
+  absl::Status UploadRepeated(CuDeviceAddress to, const std::vector<uint8_t>& element,
+                              int64_t bytes);
+  absl::Status BindArguments();
+  uint64_t ValueOf(const LaunchArgument& argument, CuDeviceAddress& next_table);
+  absl::Status PlanMirrors();
 
   absl::Status SetRandom(const RunOptions& options);
   // Gives all steps to the stream, one by one.
@@ -86,29 +93,31 @@ class CudaProgram final : public LoadedProgram {
   CudaContext* context_;
   std::shared_ptr<const Program> program_;
   const bool use_graphs_;
-  std::function<void()> on_destroy_;
+  std::function<std::unique_lock<std::mutex>()> on_destroy_;
 
   CuDeviceAddress arena_ = 0;
   std::vector<CuDeviceAddress> addresses_;  // by buffer
   std::vector<LoadedKernel> kernels_;       // by kernel
-  // The launch's parameters by step, 8 bytes each, and pointers to them as the driver wants them.
+  // The launch's parameters by step, 8 bytes each, and pointers to them as the driver wants
+  // them.
   std::vector<std::vector<uint64_t>> values_;
   std::vector<std::vector<void*>> parameters_;
 
-  // One allocation for what belongs to no buffer: random state, error record, tables of addresses,
-  // and the contents of fills that the driver has no function for.
+  // One allocation for what belongs to no buffer: random state, error record, tables of
+  // addresses.
   CuDeviceAddress fixed_ = 0;
   int64_t fixed_bytes_ = 0;
   CuDeviceAddress random_ = 0;
   CuDeviceAddress errors_ = 0;
   bool uses_random_ = false;
   bool uses_errors_ = false;
-  std::vector<CuDeviceAddress> tables_;  // in the order of the launches' kTable arguments
-  std::vector<std::pair<CuDeviceAddress, int64_t>> patterns_;  // by step
-  RandomState random_value_;
+  RandomState random_value_;  // on the device, but for a position in the state
+  bool random_is_set_ = false;
+  std::vector<std::pair<CuDeviceAddress, int64_t>> patterns_;  // by step; 0 for most
 
-  void* pinned_ = nullptr;  // error record, then the mirrors
-  std::vector<Mirror> mirrors_;
+  void* pinned_ = nullptr;        // the error record, then the mirrors' bytes
+  std::vector<Mirror> mirrors_;   // by output
+  std::vector<Mirror> mirrored_;  // the ranges that hold them
 
   CuGraphExec graph_ = nullptr;
 };
