@@ -67,7 +67,7 @@ struct HostGpu::Implementation {
     if (failure != failures.end() && failure->second.first == count) {
       const CuResult result = failure->second.second;
       failures.erase(failure);
-      if (result >= kCuIllegalAddress) sticky = result;
+      if (result == kCuIllegalAddress || result == kLaunchFailed) sticky = result;
       return result;
     }
     return body();

@@ -41,8 +41,8 @@ class HostGpu {
   // How many kernels have run.
   int launches() const;
   int64_t used() const;
-  // The `count`-th next call of a function (1: the next) gives this result instead. Results from
-  // kCuIllegalAddress on stay: all later calls give them too.
+  // The `count`-th next call of a function (1: the next) gives this result instead. A bad address
+  // and a failed launch stay: all later calls give them too.
   void Fail(std::string_view function, CuResult result, int count = 1);
 
   // Sentences about memory that leaked, was freed twice, used after it was freed or written beside,
