@@ -18,7 +18,9 @@
 //        autocast:<rule>.
 //   [12] Inputs and state reads, and they alone, are the sources of a graph.
 // Updates
-//   [13] An update's entry is one of the module, and not derived.
+//   [13] An update's entry is one of the module. A derived one is updated only beside its source:
+//        in the same graph, under the same guard, with a cast of the source's next value. Inside a
+//        fusion the cast is an output of the body.
 //   [14] An update's value belongs to the graph and has the entry's type exactly.
 //   [15] A guard belongs to the graph and is bool[].
 //   [16] An entry has at most one update in a graph.
@@ -102,6 +104,7 @@ class GraphVerifier {
   void CheckId(const Node& node);
   void CheckInfo(const Node& node);
   void CheckUpdate(int index);
+  void CheckDerivedUpdate(const Update& update, Violation where);
   void CheckOutput(int index);
   void CheckFusion(const Node& node);
   // What is wrong with reading `value` here, or "". Only values without a problem may be looked
@@ -116,6 +119,7 @@ class GraphVerifier {
   llvm::DenseMap<uint64_t, const Node*> random_;  // random nodes by id
   llvm::StringSet<> outputs_;
   llvm::DenseMap<const StateEntry*, int> updated_;
+  llvm::DenseMap<const StateEntry*, const Update*> updates_;  // the first of each entry
 };
 
 std::string GraphVerifier::UseProblem(Value value) const {
@@ -161,6 +165,7 @@ void GraphVerifier::Run() {
   for (const Node* input : graph_.inputs()) CheckUsers(*input);
   for (const Node* read : graph_.state_reads()) CheckUsers(*read);
   for (const auto& node : graph_.nodes()) CheckUsers(*node);
+  for (const Update& update : graph_.updates()) updates_.try_emplace(update.entry, &update);
   for (size_t i = 0; i < graph_.updates().size(); ++i) CheckUpdate(static_cast<int>(i));
   for (size_t i = 0; i < graph_.outputs().size(); ++i) CheckOutput(static_cast<int>(i));
 }
@@ -285,6 +290,46 @@ void GraphVerifier::CheckInfo(const Node& node) {
   }
 }
 
+// True if `low` is a cast of `value`, both results of one fusion or of nodes outside any.
+bool IsCastOf(Value low, Value value) {
+  const Node& node = *low.node;
+  if (node.op() == Op::kCast) return node.operand(0) == value;
+  if (node.body() == nullptr) return false;
+  const auto returned = [&](int index) {
+    const std::vector<Output>& outputs = node.body()->outputs();
+    return index < static_cast<int>(outputs.size()) ? outputs[index].value : Value{};
+  };
+  const Value cast = returned(low.index);
+  if (!cast || cast.node->op() != Op::kCast) return false;
+  const Value wide = cast.node->operand(0);
+  if (value.node == &node) return returned(value.index) == wide;
+  for (const auto& [operand, input] : llvm::zip(node.operands(), node.body()->inputs())) {
+    if (operand == value && wide == input->result()) return true;
+  }
+  return false;
+}
+
+void GraphVerifier::CheckDerivedUpdate(const Update& update, Violation where) {
+  const std::string name = ValueName(update.entry->name);
+  const std::string source_name = ValueName(update.entry->init.source);
+  const Update* source = updates_.lookup(graph_.module()->FindState(update.entry->init.source));
+  if (source == nullptr) {
+    Report(13, where,
+           "update %s: the entry is derived and follows its source %s, which has no "
+           "update here",
+           name, source_name);
+    return;
+  }
+  if (source->guard != update.guard) {
+    Report(13, where, "update %s: its guard is not that of its source %s", name, source_name);
+  }
+  if (!UseProblem(update.next).empty() || !UseProblem(source->next).empty()) return;  // [14]
+  if (!IsCastOf(update.next, source->next)) {
+    Report(13, where, "update %s: the value %s is no cast of %s, the next value of its source %s",
+           name, ValueName(update.next.name()), ValueName(source->next.name()), source_name);
+  }
+}
+
 void GraphVerifier::CheckUpdate(int index) {
   const Update& update = graph_.updates()[index];
   const Violation where{.update = index};
@@ -297,10 +342,7 @@ void GraphVerifier::CheckUpdate(int index) {
     return;
   }
   const std::string name = ValueName(update.entry->name);
-  if (update.entry->kind == StateKind::kDerived) {
-    Report(13, where, "update %s: the entry is derived and follows its source %s", name,
-           ValueName(update.entry->init.source));
-  }
+  if (update.entry->kind == StateKind::kDerived) CheckDerivedUpdate(update, where);
   if (const std::string problem = UseProblem(update.next); !problem.empty()) {
     Report(14, where, "update %s reads %s", name, problem);
   } else if (update.next.type() != update.entry->type) {

@@ -36,9 +36,16 @@ constexpr PipelineStep kInfer[] = {
     {"dce", "last: removes what the passes above left without readers"},
 };
 
+constexpr PipelineStep kCuda[] = {
+    {"weight-copies",
+     "first: what casts weights must read their copies before kernels are formed around it"},
+    {"dce", "after weight-copies: reads of weights that only their casts needed are gone"},
+};
+
 constexpr Pipeline kPipelines[] = {
     {"train", "From a forward graph to a whole training step and its evaluation entry.", kTrain},
     {"infer", "The forward graph alone, in mixed precision.", kInfer},
+    {"cuda", "After train or infer, for CUDA devices.", kCuda},
 };
 
 template <typename Rows, typename Name>

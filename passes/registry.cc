@@ -10,6 +10,7 @@
 #include "passes/simplify.h"
 #include "passes/sink_casts.h"
 #include "passes/train_step.h"
+#include "passes/weight_copies.h"
 
 namespace duotone::passes {
 namespace {
@@ -234,6 +235,31 @@ constexpr PassInfo kPasses[] = {
   }
 })",
      .make = MakeFrom<TrainStep>},
+    {.name = "weight-copies",
+     .doc = "Keeps 16-bit copies of trained weights as derived state, updated with the weights.",
+     .before = R"(module @m {
+  param %w: f32[4] = ones()
+  graph @step(%x: f16[4], %ok: bool[]) {
+    %w.f16 = cast(%w), to=f16 : f16[4]
+    %y = mul(%x, %w.f16) : f16[4]
+    %w.next = neg(%w) : f32[4]
+    update %w = %w.next guard=%ok
+    return y=%y
+  }
+})",
+     .after = R"(module @m {
+  param %w: f32[4] = ones()
+  derived %w.f16: f16[4] = cast_of(%w)
+  graph @step(%x: f16[4], %ok: bool[]) {
+    %y = mul(%x, %w.f16) : f16[4]
+    %w.next = neg(%w) : f32[4]
+    %w.f16.next = cast(%w.next), to=f16 : f16[4]
+    update %w = %w.next guard=%ok
+    update %w.f16 = %w.f16.next guard=%ok
+    return y=%y
+  }
+})",
+     .make = Make<WeightCopies>},
 };
 
 }  // namespace

@@ -114,7 +114,7 @@ std::function<absl::Status()> DeclareExplain(CLI::App& app) {
   app.add_option("--json", flags->json, "Also as JSON; - prints nothing but the JSON")
       ->type_name("FILE");
   flags->model.Declare(app);
-  flags->model.DeclareBinding(app);
+  flags->model.DeclareBinding(app, "The value of a named size, for costs: B=128 (default: 128)");
   return [flags] { return RunExplain(*flags); };
 }
 

@@ -62,8 +62,8 @@ void ModelFlags::Declare(CLI::App& app) {
       ->group("Model");
 }
 
-void ModelFlags::DeclareBinding(CLI::App& app) {
-  app.add_option("--bind", bindings_, "The value of a named size, for costs: B=128 (default: 128)")
+void ModelFlags::DeclareBinding(CLI::App& app, const std::string& help) {
+  app.add_option("--bind", bindings_, help)
       ->type_name("NAME=SIZE")
       ->take_all()
       ->allow_extra_args(false)
@@ -114,6 +114,21 @@ absl::StatusOr<passes::PassOptions> ModelFlags::PassOptions() const {
 }
 
 absl::StatusOr<ir::SizeBinding> ModelFlags::Binding(const ir::Graph& graph) const {
+  return Binding("@" + graph.name(), ir::NamedSizes(graph));
+}
+
+absl::StatusOr<ir::SizeBinding> ModelFlags::Binding(const ir::Module& module) const {
+  std::vector<std::string> names;
+  for (const auto& graph : module.graphs()) {
+    for (const std::string& name : ir::NamedSizes(*graph)) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  return Binding("module @" + module.name(), names);
+}
+
+absl::StatusOr<ir::SizeBinding> ModelFlags::Binding(const std::string& owner,
+                                                    const std::vector<std::string>& names) const {
   ir::SizeBinding binding;
   for (const std::string& text : bindings_) {
     const size_t equals = text.find('=');
@@ -127,10 +142,9 @@ absl::StatusOr<ir::SizeBinding> ModelFlags::Binding(const ir::Graph& graph) cons
       return UsageError(
           absl::StrFormat("--bind=%s: expected NAME=SIZE with a size of at least 0", text));
     const std::string name = text.substr(0, equals);
-    const std::vector<std::string> names = ir::NamedSizes(graph);
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      return InvalidArgument("--bind=%s: @%s has no named size %s; it has: %s", text, graph.name(),
-                             name, absl::StrJoin(names, ", "));
+      return InvalidArgument("--bind=%s: %s has no named size %s; it has: %s", text, owner, name,
+                             absl::StrJoin(names, ", "));
     }
     auto [it, is_new] = binding.try_emplace(name, size);
     if (!is_new && it->second != size) {

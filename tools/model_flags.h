@@ -22,17 +22,23 @@ class ModelFlags {
  public:
   // Declares the flags on `app`; `this` must outlive the parse.
   void Declare(CLI::App& app);
-  // Declares --bind.
-  void DeclareBinding(CLI::App& app);
+  // Declares --bind; `help` says what the sizes are for.
+  void DeclareBinding(CLI::App& app, const std::string& help);
 
   // The options the flags add up to. Defaults that depend on others: with --amp=f16 the loss scale
   // is dynamic; without
   // --optimizer there is one AdamW.
   absl::StatusOr<passes::PassOptions> PassOptions() const;
-  // What --bind NAME=SIZE says about the sizes of `graph`; only for commands that declared it.
+  // What --bind NAME=SIZE says about the sizes of `graph`, or of all graphs of `module`; only for
+  // commands that declared it.
   absl::StatusOr<ir::SizeBinding> Binding(const ir::Graph& graph) const;
+  absl::StatusOr<ir::SizeBinding> Binding(const ir::Module& module) const;
 
  private:
+  // `names`: the named sizes of `owner`.
+  absl::StatusOr<ir::SizeBinding> Binding(const std::string& owner,
+                                          const std::vector<std::string>& names) const;
+
   std::vector<std::pair<std::string, std::string>>
       settings_;  // key and value, in the order of the command line
   std::vector<std::string> texts_;

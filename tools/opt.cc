@@ -76,12 +76,24 @@ passes::PassManagerOptions ManagerOptions(const OptFlags& flags) {
   return options;
 }
 
+// Before the passes, which may want numbers: fuse does.
+absl::Status BindSizes(const OptFlags& flags, ir::Module& module) {
+  DUOTONE_ASSIGN_OR_RETURN(const ir::SizeBinding binding, flags.model.Binding(module));
+  if (binding.empty()) return absl::OkStatus();
+  for (const auto& graph : module.graphs()) {
+    DUOTONE_RETURN_IF_ERROR(ir::BindSizes(*graph, binding))
+        .With("--bind: graph @%s", graph->name());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunOpt(const OptFlags& flags) {
   if (!flags.passes.empty() && !flags.pipeline.empty()) {
     return UsageError("opt: --passes and --pipeline exclude each other");
   }
   DUOTONE_ASSIGN_OR_RETURN(const passes::PassList list, Passes(flags));
   DUOTONE_ASSIGN_OR_RETURN(std::unique_ptr<ir::Module> module, ReadModel(flags.file));
+  DUOTONE_RETURN_IF_ERROR(BindSizes(flags, *module));
   const passes::PassManager manager(ManagerOptions(flags));
   DUOTONE_ASSIGN_OR_RETURN(const passes::PassReport report, manager.Run(list, *module));
   DUOTONE_RETURN_IF_ERROR(ir::Verify(*module)).With("after the passes");
@@ -101,7 +113,7 @@ std::function<absl::Status()> DeclareOpt(CLI::App& app) {
                  "Where the result goes; default: the standard output");
   app.add_option("--passes", flags->passes,
                  "Passes to run, separated by commas (see `duotone passes`)");
-  app.add_option("--pipeline", flags->pipeline, "A whole pipeline: train or infer");
+  app.add_option("--pipeline", flags->pipeline, "A whole pipeline: train, infer or cuda");
   app.add_option("--print-after", flags->print_after,
                  "Print the model to stderr after a pass, after all, or on change")
       ->type_name("PASS|all|change");
@@ -117,6 +129,7 @@ std::function<absl::Status()> DeclareOpt(CLI::App& app) {
   app.add_flag("--verify-each", flags->verify_each,
                "Verify the model after every pass (always done at the end)");
   flags->model.Declare(app);
+  flags->model.DeclareBinding(app, "The value of a named size, put in before the passes: B=128");
   return [flags] { return RunOpt(*flags); };
 }
 

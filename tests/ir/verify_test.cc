@@ -73,8 +73,61 @@ const char* const kMarked[] = {
     // [13]: derived state follows its source.
     R"(param %w: f32[4]
 derived %w16: f16[4] = cast_of(%w)
-graph @g(%x: f16[4]) {
-  update %w16 = %x  // error: [13] update %w16: the entry is derived and follows its source %w
+graph @alone(%x: f16[4]) {
+  update %w16 = %x  // error: [13] update %w16: the entry is derived and follows its source %w, which has no update here
+  return
+}
+graph @other_value(%w.next: f32[4], %other: f32[4]) {
+  %low = cast(%other), to=f16 : f16[4]
+  update %w = %w.next
+  update %w16 = %low  // error: [13] update %w16: the value %low is no cast of %w.next, the next value of its source %w
+  return
+}
+graph @other_guard(%w.next: f32[4], %ok: bool[]) {
+  %low = cast(%w.next), to=f16 : f16[4]
+  update %w16 = %low  // error: [13] update %w16: its guard is not that of its source %w
+  update %w = %w.next guard=%ok
+  return
+}
+graph @follows(%w.next: f32[4], %ok: bool[]) {
+  %low = cast(%w.next), to=f16 : f16[4]
+  update %w16 = %low guard=%ok
+  update %w = %w.next guard=%ok
+  return
+})",
+    // [13]: the same inside fusions, where the cast is an output of the body.
+    R"(param %w: f32[4]
+derived %w16: f16[4] = cast_of(%w)
+graph @both_results(%g: f32[4]) {
+  %w.next, %low = fusion(%w, %g), family="optimizer" : f32[4], f16[4] body(%w: f32[4], %g: f32[4]) {
+    %n = sub(%w, %g) : f32[4]
+    %l = cast(%n), to=f16 : f16[4]
+    return %n, %l
+  }
+  update %w = %w.next
+  update %w16 = %low
+  return
+}
+graph @of_an_operand(%w.next: f32[4]) {
+  %low = fusion(%w.next) : f16[4] body(%n: f32[4]) { %l = cast(%n), to=f16 : f16[4] return %l }
+  update %w = %w.next
+  update %w16 = %low
+  return
+}
+graph @of_another_result(%g: f32[4]) {
+  %w.next, %low = fusion(%w, %g), family="optimizer" : f32[4], f16[4] body(%w: f32[4], %g: f32[4]) {
+    %n = sub(%w, %g) : f32[4]
+    %l = cast(%g), to=f16 : f16[4]
+    return %n, %l
+  }
+  update %w = %w.next
+  update %w16 = %low  // error: [13] update %w16: the value %low is no cast of %w.next, the next value of its source %w
+  return
+}
+graph @of_another_operand(%w.next: f32[4], %g: f32[4]) {
+  %low = fusion(%w.next, %g) : f16[4] body(%n: f32[4], %g: f32[4]) { %l = cast(%g), to=f16 : f16[4] return %l }
+  update %w = %w.next
+  update %w16 = %low  // error: [13] update %w16: the value %low is no cast of %w.next, the next value of its source %w
   return
 })",
     // [14]: neither casts nor broadcasts are implied.

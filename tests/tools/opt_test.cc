@@ -55,6 +55,27 @@ TEST_F(OptTest, EveryTrainingStepReadsBackAsItself) {
   }
 }
 
+TEST_F(OptTest, SizesAreBoundBeforeThePasses) {
+  const CommandResult step = Run({"opt", "--pipeline=train", "--amp=f16"}, kSmall);
+  ASSERT_EQ(step.exit_code, 0) << step.err;
+  const CommandResult bound = Run({"opt", "--bind=B=128", "--passes=weight-copies,dce"}, step.out);
+  EXPECT_EQ(bound.exit_code, 0) << bound.err;
+  EXPECT_THAT(bound.out, HasSubstr("graph @step(%x: f32[128, 4], %y: i32[128]) {"));
+  EXPECT_THAT(bound.out, HasSubstr("derived %w.f16: f16[4, 2] = cast_of(%w)"));
+  EXPECT_THAT(bound.out, Not(HasSubstr("B")));
+
+  const CommandResult unknown = Run({"opt", "--bind=B=128", "--bind=T=4"}, kSmall);
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("--bind=T=4: module @small has no named size T; it has: B"));
+}
+
+TEST_F(OptTest, SomeSizesAreNotEnough) {
+  const CommandResult result =
+      Run({"opt", "--bind=B=2"}, "graph @g(%x: f32[B, T]) { %y = neg(%x) : f32[B, T] return %y }");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("--bind: graph @g: input %x: named size 'T' is not bound"));
+}
+
 TEST_F(OptTest, DumpsGoToStderr) {
   const CommandResult result = Run(
       {"opt", "--passes=autocast,dce", "--amp=f16", "--print-after=change", "--timing"}, kSmall);
@@ -79,7 +100,7 @@ TEST_F(OptTest, BadUsageExitsWith2) {
       {"opt", "--bisect-limit=-1"},
       {"explain"},
       {"explain", "m.duo", "--bind=B"},
-      {"opt", "m.duo", "--bind=B=4"},
+      {"opt", "m.duo", "--bind=B"},
       {"opt", "--momentum=0.9"},
       {"opt", "--optimizer=sgd", "--beta1=0.5"},
       {"train"},
