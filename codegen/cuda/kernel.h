@@ -93,8 +93,11 @@ struct GeneratedKernel {
 // One per family. `fusion` has static types; its composites are still whole, the generator expands
 // them (codegen/expand.h). `guard` (bool*), where given, is read first: the kernel returns where it
 // is false; it is passed as the operand after the last.
+// `in_place` names the operands whose buffer is also a result's: the kernel may read an element of
+// them only where it writes that element.
 struct GuardOption {
   bool present = false;
+  std::vector<int> in_place;
 };
 absl::StatusOr<GeneratedKernel> GeneratePointwise(const ir::Node& fusion, GuardOption guard,
                                                   const CodegenOptions& options);

@@ -1,0 +1,15 @@
+# cmake -DFOLDER=codegen/cuda/kernels -DOUTPUT=kernel_texts.cc -P EmbedKernels.cmake
+# writes a C++ file that holds the texts of FOLDER/*.cuh, sorted by name.
+file(GLOB kernels ${FOLDER}/*.cuh)
+set(text "// Made by cmake/EmbedKernels.cmake from codegen/cuda/kernels/*.cuh.\n")
+string(APPEND text "#include \"codegen/cuda/kernel_texts.h\"\n\nnamespace duotone::codegen::cuda {\n\n")
+string(APPEND text "const KernelText kKernelTexts[] = {\n")
+set(count 0)
+foreach(file IN LISTS kernels)
+  get_filename_component(name ${file} NAME)
+  file(READ ${file} kernel)
+  string(APPEND text "    {\"duotone/${name}\", R\"cuh_text(${kernel})cuh_text\"},\n")
+  math(EXPR count "${count} + 1")
+endforeach()
+string(APPEND text "};\nconst int kKernelTextCount = ${count};\n\n}  // namespace duotone::codegen::cuda\n")
+file(WRITE ${OUTPUT} "${text}")
