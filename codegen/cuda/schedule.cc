@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/gpu_model.h"
 #include "base/status.h"
 
 namespace duotone::codegen::cuda {
@@ -29,13 +30,6 @@ constexpr std::array<Part, 7> kParts = {{
     {'n', &Schedule::tile_n, 0},
     {'k', &Schedule::tile_k, 0},
 }};
-
-// Coefficients of the model; to be measured anew where a device is at hand.
-constexpr double kDramShare = 0.9;         // of the bandwidth on the data sheet
-constexpr double kL2BytesPerClock = 32;    // per SM
-constexpr double kIssueLanes = 128;        // threads per SM and clock that get an instruction
-constexpr double kLaunchUs = 2;            // from the end of one kernel of a graph to the next
-constexpr double kBlockStartClocks = 300;  // of a block until its first load is under way
 
 double RoundsUp(double value) { return std::ceil(value - 1e-9); }
 
