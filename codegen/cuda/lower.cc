@@ -36,6 +36,8 @@ class Lowering final : public ProgramBuilder {
   // The word in which `value`, a test's result, is gathered; set to true when first asked for.
   int FlagWord(ir::Value value);
   absl::Status AddFusion(ir::Node* fusion);
+  // The operands whose memory a result takes.
+  std::vector<int> OperandsInPlace(const ir::Node& fusion) const;
   // The buffers that a generated kernel's arguments stand for.
   struct Operands {
     std::vector<int> operands;  // the guard last, if there is one
@@ -130,8 +132,10 @@ absl::Status Lowering::AddNode(ir::Node* node) {
 
 absl::Status Lowering::AddFusion(ir::Node* fusion) {
   const ir::Value guard = storage().GuardOf(fusion);
-  DUOTONE_ASSIGN_OR_RETURN(const GeneratedKernel kernel,
-                           GenerateKernel(*fusion, {.present = bool(guard)}, options_.codegen));
+  DUOTONE_ASSIGN_OR_RETURN(
+      const GeneratedKernel kernel,
+      GenerateKernel(*fusion, {.present = bool(guard), .in_place = OperandsInPlace(*fusion)},
+                     options_.codegen));
   Operands buffers;
   for (ir::Value operand : fusion->operands()) buffers.operands.push_back(Read(operand));
   if (guard) buffers.operands.push_back(Read(guard));
@@ -163,6 +167,19 @@ absl::Status Lowering::AddFusion(ir::Node* fusion) {
          .label = absl::StrCat("%", fusion->name(finish.result))});
   }
   return absl::OkStatus();
+}
+
+std::vector<int> Lowering::OperandsInPlace(const ir::Node& fusion) const {
+  std::vector<int> operands;
+  for (int i = 0; i < fusion.operand_count(); ++i) {
+    const ir::StateEntry* entry = graph().EntryOf(RootOf(fusion.operand(i)).node);
+    for (int r = 0; entry != nullptr && r < fusion.result_count(); ++r) {
+      if (storage().EntryWrittenBy({const_cast<ir::Node*>(&fusion), r}) == entry) {
+        operands.push_back(i);
+      }
+    }
+  }
+  return operands;
 }
 
 LaunchArgument Lowering::MakeArgument(const Argument& argument, const Operands& buffers) const {
