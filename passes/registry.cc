@@ -5,6 +5,7 @@
 #include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/fold_casts.h"
+#include "passes/fuse.h"
 #include "passes/loss_scale.h"
 #include "passes/optimizer.h"
 #include "passes/simplify.h"
@@ -104,6 +105,16 @@ constexpr PassInfo kPasses[] = {
   return %y
 })",
      .make = Make<FoldCasts>},
+    {.name = "fuse",
+     .doc = "Groups nodes into fusions, one per kernel; needs static sizes.",
+     .before = R"(graph @g(%x: f32[64, 32], %w: f32[32, 16], %b: f32[64, 16]) {
+  %h = matmul(%x, %w) : f32[64, 16]
+  %a = add(%h, %b) : f32[64, 16]
+  %y = relu(%a) : f32[64, 16]
+  return %y
+})",
+     .after = "",
+     .make = Make<Fuse>},
     {.name = "loss-scale",
      .doc = "Scales the gradient seed, unscales where true values are needed, and guards the step "
             "by the finiteness of the gradients.",
