@@ -9,9 +9,8 @@
 namespace duotone::passes {
 
 absl::StatusOr<bool> Fuse::RunOnGraph(ir::Graph& graph, PassContext& ctx) const {
-  const bool is_fused =
-      std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                  [](const auto& node) { return node->op() == ir::Op::kFusion; });
+  const bool is_fused = std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                                    [](const auto& node) { return node->op() == ir::Op::kFusion; });
   if (is_fused || graph.nodes().empty()) return false;
   DUOTONE_ASSIGN_OR_RETURN(const FusionPlan plan, PlanFusions(graph));
   if (plan.groups.empty()) return false;

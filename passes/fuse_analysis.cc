@@ -68,8 +68,7 @@ void FusionPlanner::LookAhead(const Node& node) {
     State& read = StateOf(operand.node);
     read.consumers = std::min(kMany, read.consumers + (is_view ? state.consumers : 1));
     read.feeds_matmul |= is_view ? state.feeds_matmul : state.kind == WorkKind::kMatMul;
-    read.feeds_optimizer |=
-        passes_on ? state.feeds_optimizer : state.kind == WorkKind::kOptimizer;
+    read.feeds_optimizer |= passes_on ? state.feeds_optimizer : state.kind == WorkKind::kOptimizer;
   }
 }
 

@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "passes/fuse_reason.h"
 #include "passes/value_map.h"
 
@@ -42,6 +44,8 @@ class Builder {
   bool IsRead(int group, Value value) const;
   Value ReadAs(Body& body, Value value);
   absl::Status Clone(int group, const Node& node);
+  // A name for a result that the unfused graph does not have.
+  std::string NewName(const std::string& hint);
 
   // What the graph becomes is collected by name, for names outlive the nodes.
   struct Outer {
@@ -61,6 +65,8 @@ class Builder {
   std::vector<Outer> outer_;
   // By all_finite: the flags of the groups that test for it.
   llvm::DenseMap<const Node*, std::vector<std::string>> flags_;
+  llvm::StringSet<> new_names_;
+  llvm::StringMap<int> next_number_;       // by hint
   llvm::DenseMap<int, std::string> kept_;  // by update: what it becomes
 };
 
@@ -168,6 +174,15 @@ void Builder::MarkNeeded() {
   }
 }
 
+std::string Builder::NewName(const std::string& hint) {
+  int& next = next_number_[hint];
+  while (true) {
+    const std::string name = next == 0 ? hint : absl::StrCat(hint, ".", next);
+    ++next;
+    if (graph_.UniqueName(name) == name && new_names_.insert(name).second) return name;
+  }
+}
+
 absl::Status Builder::AddTest(int index, const FiniteTest& test) {
   Body& body = bodies_[index];
   const std::string name = absl::StrCat(test.values[0].name(), ".finite");
@@ -179,7 +194,7 @@ absl::Status Builder::AddTest(int index, const FiniteTest& test) {
   spec.names = {body.graph->UniqueName(name)};
   DUOTONE_ASSIGN_OR_RETURN(Node* const added, body.graph->Add(std::move(spec)));
   body.graph->outputs().push_back({added->name(), added->result()});
-  result_names_[index].push_back(graph_.UniqueName(name));
+  result_names_[index].push_back(NewName(name));
   flags_[test.combined].push_back(result_names_[index].back());
   return absl::OkStatus();
 }
@@ -195,7 +210,7 @@ absl::Status Builder::AddKept(int index, int update_index) {
   spec.names = {body.graph->UniqueName(name)};
   DUOTONE_ASSIGN_OR_RETURN(Node* const added, body.graph->Add(std::move(spec)));
   body.graph->outputs().push_back({added->name(), added->result()});
-  result_names_[index].push_back(graph_.UniqueName(name));
+  result_names_[index].push_back(NewName(name));
   kept_[update_index] = result_names_[index].back();
   return absl::OkStatus();
 }

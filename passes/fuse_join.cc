@@ -69,6 +69,7 @@ int FusionPlanner::LastGroup(const Leaves& leaves) const {
 }
 
 std::string FusionPlanner::RefusalOfSize(const Node& node, int group) {
+  if (plan_.groups[group].family == Family::kOptimizer) return "";
   const GroupState& state = group_states_[group];
   int size = state.size + 1;
   size_t operands = state.operands.size();

@@ -99,8 +99,8 @@ void FusionPlanner::VisitFree(const Node& node) {
   const Value value{const_cast<Node*>(&node), 0};
   if (!roots_.Contains(value)) return;
   const Value root = FlatRoot(value);
-  const bool is_alias = root.node != &node && (StateOf(root.node).place != Place::kFree ||
-                                               roots_.Contains(root));
+  const bool is_alias =
+      root.node != &node && (StateOf(root.node).place != Place::kFree || roots_.Contains(root));
   if (is_alias) return;
   if (node.type().is_scalar()) {
     stored_scalars_.push_back(&node);

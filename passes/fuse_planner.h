@@ -124,12 +124,12 @@ class FusionPlanner {
   FusionPlan plan_;
   std::vector<State> states_;  // by position
   std::vector<GroupState> group_states_;
-  ValueSet roots_;                                 // values that must be stored as they are
-  std::vector<const ir::Node*> scalars_;           // kScalar, in order
-  std::vector<const ir::Node*> stored_scalars_;    // kFree, and wanted in memory
-  ValueMap<const ir::Node*> weight_gradients_;     // by the root of b: the product a^T b
+  ValueSet roots_;                               // values that must be stored as they are
+  std::vector<const ir::Node*> scalars_;         // kScalar, in order
+  std::vector<const ir::Node*> stored_scalars_;  // kFree, and wanted in memory
+  ValueMap<const ir::Node*> weight_gradients_;   // by the root of b: the product a^T b
   llvm::DenseMap<const ir::Node*, llvm::SmallVector<const ir::Node*, 1>> deferred_;
-  llvm::SmallVector<int, 2> optimizers_;           // groups
+  llvm::SmallVector<int, 2> optimizers_;  // groups
   int last_control_ = -1;
 };
 

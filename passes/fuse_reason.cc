@@ -65,7 +65,8 @@ std::string MatMulClause(const ir::Graph& body) {
   if (!prologue.empty()) clauses.push_back(absl::StrCat(OpNames(prologue), " in the prologue"));
   if (!epilogue.empty()) clauses.push_back(absl::StrCat(OpNames(epilogue), " in the epilogue"));
   if (clauses.empty() && beside.empty()) return "a product alone";
-  std::string text = clauses.empty() ? "" : absl::StrCat(absl::StrJoin(clauses, ", "), " of matmul");
+  std::string text =
+      clauses.empty() ? "" : absl::StrCat(absl::StrJoin(clauses, ", "), " of matmul");
   if (!beside.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", OpNames(beside),
                     text.empty() ? " beside matmul" : " beside it");
@@ -109,7 +110,8 @@ double BytesAlone(const Node& node) {
       operand = operand.node->operand(0);
       size = std::min(size, static_cast<double>(operand.type().bytes()));
     }
-    if (operand.node->operand_count() == 0 && WorkKindOf(*operand.node) == WorkKind::kFree) continue;
+    if (operand.node->operand_count() == 0 && WorkKindOf(*operand.node) == WorkKind::kFree)
+      continue;
     if (std::find(read.begin(), read.end(), operand) != read.end()) continue;
     read.push_back(operand);
     bytes += size;

@@ -40,6 +40,7 @@ constexpr PipelineStep kCuda[] = {
     {"weight-copies",
      "first: what casts weights must read their copies before kernels are formed around it"},
     {"dce", "after weight-copies: reads of weights that only their casts needed are gone"},
+    {"fuse", "last: a fusion is a barrier to every pass above"},
 };
 
 constexpr Pipeline kPipelines[] = {

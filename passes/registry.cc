@@ -113,7 +113,15 @@ constexpr PassInfo kPasses[] = {
   %y = relu(%a) : f32[64, 16]
   return %y
 })",
-     .after = "",
+     .after = R"(graph @g(%x: f32[64, 32], %w: f32[32, 16], %b: f32[64, 16]) {
+  %y = fusion(%x, %w, %b), family="matmul", reason="add, relu in the epilogue of matmul; saves 16 KB" : f32[64, 16] body(%x: f32[64, 32], %w: f32[32, 16], %b: f32[64, 16]) {
+    %h = matmul(%x, %w) : f32[64, 16]
+    %a = add(%h, %b) : f32[64, 16]
+    %y = relu(%a) : f32[64, 16]
+    return %y
+  }
+  return %y
+})",
      .make = Make<Fuse>},
     {.name = "loss-scale",
      .doc = "Scales the gradient seed, unscales where true values are needed, and guards the step "
