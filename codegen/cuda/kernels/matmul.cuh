@@ -28,7 +28,7 @@ struct MatMulOperand {
   Fetch fetch;
 };
 template <Along kAlong, int kVector, class Fetch>
-__device__ MatMulOperand<kAlong, kVector, Fetch> MakeOperand(Fetch fetch) {
+DUOTONE_DEVICE MatMulOperand<kAlong, kVector, Fetch> MakeOperand(Fetch fetch) {
   return {fetch};
 }
 
@@ -38,7 +38,7 @@ struct MatMulEpilogue {
   Store store;
 };
 template <int kVector, class Store>
-__device__ MatMulEpilogue<kVector, Store> MakeEpilogue(Store store) {
+DUOTONE_DEVICE MatMulEpilogue<kVector, Store> MakeEpilogue(Store store) {
   return {store};
 }
 
@@ -48,7 +48,7 @@ struct ColumnSums {
   Store store;
 };
 template <class Store>
-__device__ ColumnSums<Store> MakeColumnSums(Store store) {
+DUOTONE_DEVICE ColumnSums<Store> MakeColumnSums(Store store) {
   return {store};
 }
 struct NoColumnSums {
@@ -89,7 +89,7 @@ struct MatMulTile {
   static_assert(kK % 16 == 0 && kRows % kPiece == 0 && kColumns % kPiece == 0, "");
 };
 
-__device__ constexpr int MatMulCeil(int a, int b) { return (a + b - 1) / b; }
+constexpr int MatMulCeil(int a, int b) { return (a + b - 1) / b; }
 
 // Which tile a block computes. Blocks that run at the same time form groups of eight rows of tiles,
 // so that they share what they read through L2.
@@ -99,7 +99,7 @@ struct MatMulPlace {
   int column;
 };
 template <class Tile, class Shape>
-__device__ MatMulPlace MatMulPlaceOf(int block) {
+DUOTONE_DEVICE MatMulPlace MatMulPlaceOf(int block) {
   constexpr int kRowTiles = Shape::kM > 0 ? MatMulCeil(Shape::kM, Tile::kM) : 1;
   constexpr int kColumnTiles = Shape::kN > 0 ? MatMulCeil(Shape::kN, Tile::kN) : 1;
   constexpr int kGroup = 8;
@@ -123,7 +123,7 @@ struct MatMulTileLoader {
   T elements[kPerThread][kVector];
 
   // The place in the tile of the thread's vector i; false beyond the last.
-  __device__ static bool Place(int i, int& outer, int& inner) {
+  DUOTONE_DEVICE bool Place(int i, int& outer, int& inner) {
     const int vector = static_cast<int>(threadIdx.x) + i * kThreads;
     const int along = vector % kPerLine * kVector;
     const int across = vector / kPerLine;
@@ -133,7 +133,7 @@ struct MatMulTileLoader {
   }
 
   // Elements at `outer_limit` and `inner_limit` and beyond are 0.
-  __device__ void Fetch(const Operand& operand, int batch, int first_outer, int outer_limit,
+  __device__ __forceinline__ void Fetch(const Operand& operand, int batch, int first_outer, int outer_limit,
                         int first_inner, int inner_limit) {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
@@ -154,7 +154,7 @@ struct MatMulTileLoader {
     }
   }
 
-  __device__ void Store(T* tile) const {
+  __device__ __forceinline__ void Store(T* tile) const {
     constexpr int kPiece = 16 / sizeof(T);
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
@@ -181,7 +181,7 @@ struct MatMulTileLoader {
 
 // count elements from shared memory: pieces of 16 bytes, `stride` elements apart.
 template <int kCount, class T>
-__device__ void MatMulReadPieces(const T* from, int stride, T (&to)[kCount]) {
+DUOTONE_DEVICE void MatMulReadPieces(const T* from, int stride, T (&to)[kCount]) {
   constexpr int kPiece = 16 / sizeof(T);
 #pragma unroll
   for (int i = 0; i < kCount; i += kPiece) {
@@ -193,13 +193,15 @@ __device__ void MatMulReadPieces(const T* from, int stride, T (&to)[kCount]) {
 
 // The exact f32 (and f64) path, on the units for plain arithmetic.
 template <class Tile, class Shape, class A, class B, class Epilogue, class Columns>
-__device__ void MatMulSimt(const A& a, const B& b, const Epilogue& epilogue,
+DUOTONE_DEVICE void MatMulSimt(const A& a, const B& b, const Epilogue& epilogue,
                            const Columns& column_sums) {
   using T = typename Tile::T;
   constexpr int kPiece = Tile::kPiece;
   constexpr int kThreads = Tile::kThreads;
   constexpr int kSharedElements = Tile::kSharedElements;
-  DUOTONE_SHARED(T, shared, kSharedElements);
+  using Piece = Vec<T, kPiece>;
+  DUOTONE_SHARED(Piece, shared_pieces, kSharedElements / kPiece);
+  T* const shared = reinterpret_cast<T*>(shared_pieces);
 
   const MatMulPlace place = MatMulPlaceOf<Tile, Shape>(static_cast<int>(blockIdx.x));
   const int thread = static_cast<int>(threadIdx.x);

@@ -9,7 +9,7 @@
 #include "duotone/prelude.cuh"
 
 // The tensor t with first_block[t] <= block < first_block[t + 1]. The same for all threads.
-__device__ inline int OptimizerTensor(const int* first_block, int tensors, int block) {
+DUOTONE_DEVICE int OptimizerTensor(const int* first_block, int tensors, int block) {
   int low = 0;
   int high = tensors;
   while (high - low > 1) {
@@ -25,7 +25,7 @@ __device__ inline int OptimizerTensor(const int* first_block, int tensors, int b
 
 // base to an integer power. By squaring, which unlike pow() takes few instructions on devices whose
 // double units are slow.
-__device__ inline double OptimizerPower(double base, long long exponent) {
+DUOTONE_DEVICE double OptimizerPower(double base, long long exponent) {
   double power = 1.0;
   double square = base;
   unsigned long long left = exponent < 0 ? -static_cast<unsigned long long>(exponent) : exponent;
@@ -36,13 +36,10 @@ __device__ inline double OptimizerPower(double base, long long exponent) {
   return exponent < 0 ? 1.0 / power : power;
 }
 
-__device__ inline float OptimizerRoot(float value) { return sqrtf(value); }
-__device__ inline double OptimizerRoot(double value) { return sqrt(value); }
-
 // The gradient plus decay * w; the gradient itself without decay, so that an infinite w does not
 // make it NaN.
 template <class C>
-__device__ C OptimizerDecay(C gradient, C decay, C weight) {
+DUOTONE_DEVICE C OptimizerDecay(C gradient, C decay, C weight) {
   return decay == 0 ? gradient : gradient + decay * weight;
 }
 
@@ -61,13 +58,13 @@ struct AdamScalars {
 };
 
 template <class C>
-__device__ AdamScalars<C> MakeAdamScalars(bool decoupled, double beta1, double beta2, double eps,
+DUOTONE_DEVICE AdamScalars<C> MakeAdamScalars(bool decoupled, double beta1, double beta2, double eps,
                                           double weight_decay, long long step, float rate) {
   const double lr = rate;
   AdamScalars<C> scalars;
   scalars.step_size = static_cast<C>(lr / (1.0 - OptimizerPower(beta1, step)));
   scalars.root_correction2 =
-      static_cast<C>(OptimizerRoot(1.0 - OptimizerPower(beta2, step)));
+      static_cast<C>(Sqrt(1.0 - OptimizerPower(beta2, step)));
   scalars.keep = static_cast<C>(decoupled ? 1.0 - lr * weight_decay : 1.0);
   scalars.decay = static_cast<C>(decoupled ? 0.0 : weight_decay);
   scalars.beta2 = static_cast<C>(beta2);
@@ -78,11 +75,11 @@ __device__ AdamScalars<C> MakeAdamScalars(bool decoupled, double beta1, double b
 }
 
 template <class C>
-__device__ void AdamUpdate(const AdamScalars<C>& scalars, C gradient, C& weight, C& m, C& v) {
+DUOTONE_DEVICE void AdamUpdate(const AdamScalars<C>& scalars, C gradient, C& weight, C& m, C& v) {
   const C d = OptimizerDecay(gradient, scalars.decay, weight);
   m = m + scalars.rest1 * (d - m);
   v = v * scalars.beta2 + scalars.rest2 * d * d;
-  const C denominator = OptimizerRoot(v) / scalars.root_correction2 + scalars.eps;
+  const C denominator = Sqrt(v) / scalars.root_correction2 + scalars.eps;
   weight = weight * scalars.keep - scalars.step_size * (m / denominator);
 }
 
@@ -96,17 +93,17 @@ struct SgdScalars {
 };
 
 template <class C>
-__device__ SgdScalars<C> MakeSgdScalars(double weight_decay, double momentum, float rate) {
+DUOTONE_DEVICE SgdScalars<C> MakeSgdScalars(double weight_decay, double momentum, float rate) {
   return {static_cast<C>(rate), static_cast<C>(weight_decay), static_cast<C>(momentum)};
 }
 
 template <class C>
-__device__ void SgdUpdate(const SgdScalars<C>& scalars, C gradient, C& weight) {
+DUOTONE_DEVICE void SgdUpdate(const SgdScalars<C>& scalars, C gradient, C& weight) {
   weight = weight - scalars.rate * OptimizerDecay(gradient, scalars.decay, weight);
 }
 
 template <class C>
-__device__ void SgdMomentumUpdate(const SgdScalars<C>& scalars, bool nesterov, C gradient,
+DUOTONE_DEVICE void SgdMomentumUpdate(const SgdScalars<C>& scalars, bool nesterov, C gradient,
                                   C& weight, C& velocity) {
   const C d = OptimizerDecay(gradient, scalars.decay, weight);
   velocity = scalars.momentum * velocity + d;
