@@ -284,7 +284,9 @@ absl::StatusOr<Elements> MatMulKernel::ElementsOf(const Node& node) const {
       return InvalidArgument("%%%s reads sums of a matmul fusion in two orders", node.name());
     }
   }
-  if (found.source < 0 || node.def().lower == ir::Lower::kElementwise) return found;
+  const bool in_place = node.def().lower == ir::Lower::kElementwise ||
+                        node.def().lower == ir::Lower::kRandom;  // dropout
+  if (found.source < 0 || in_place) return found;
   const Sizes from = SizesOf(node.operand(0).type());
   const Sizes to = SizesOf(node.type());
   if (node.op() == Op::kReshape) {

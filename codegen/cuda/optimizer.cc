@@ -45,8 +45,12 @@ struct UpdateCode {
   std::string call;          // "AdamUpdate(scalars, "
   int lr = 0;                // operands
   int step = -1;             // none
+  int first_moment = 3;
   std::vector<std::string> moments;
 };
+
+// Of an update alone, per element: a rough count.
+constexpr double kUpdateFlops = 12;
 
 std::string Number(double value) { return absl::StrFormat("%.17g", value); }
 
@@ -59,6 +63,7 @@ UpdateCode AdamCode(const ir::Node& update, std::string_view type, bool decouple
           .call = "AdamUpdate(scalars, ",
           .lr = 5,
           .step = 4,
+          .first_moment = 2,
           .moments = {"m", "v"}};
 }
 
@@ -79,11 +84,6 @@ std::optional<UpdateCode> CodeOf(const ir::Node& update) {
   }
   return code;
 }
-// Operand k of an update holds moment number k - 2, or 3 in sgd_update, after the learning rate.
-int MomentOperand(const UpdateCode& code, int moment) {
-  return code.lr == 2 ? 3 + moment : 2 + moment;
-}
-
 // ---- One update with all that is computed beside it, as a graph of its own.
 
 // Tensors without views are treated as flat arrays of this size, whatever their own: so that the
@@ -92,11 +92,12 @@ constexpr int64_t kFlatElements = int64_t{1} << 30;
 
 struct Piece {
   std::unique_ptr<ir::Graph> body;
-  const ir::Node* update = nullptr;  // in `body`
-  std::vector<int> inputs;           // of the body: operands of the fusion
-  std::vector<int> outputs;          // of the body: results of the fusion
+  ir::Node* update = nullptr;  // in `body`
+  std::vector<int> inputs;     // of the body: operands of the fusion
+  std::vector<int> outputs;    // of the body: results of the fusion
   int64_t elements = 0;
   bool flat = false;
+  int vector = 1;  // elements that a thread updates at a time
 };
 
 // The updates that `value` depends on.
@@ -118,7 +119,8 @@ class PieceBuilder {
   absl::StatusOr<Piece> Build(const std::vector<int>& outputs) {
     std::set<const ir::Node*> used;
     for (int output : outputs) Collect(source_.outputs()[output].value.node, used);
-    piece_.flat = piece_.elements <= kFlatElements &&
+    // A number cannot be told from the rate and the scale by its shape.
+    piece_.flat = update_.type(0).rank() > 0 && piece_.elements <= kFlatElements &&
                   std::all_of(used.begin(), used.end(),
                               [&](const ir::Node* node) { return CanBeFlat(*node); });
     for (ir::Value operand : update_.operands()) DUOTONE_RETURN_IF_ERROR(Clone(operand).status());
@@ -230,6 +232,7 @@ struct ClassCode {
   std::string scalars;  // the type
   // Statements that return the scalars, and the update of the elements of vector q.
   std::string make, update;
+  std::string index_type;  // of q
   std::vector<std::string> labels;
   double flops = 0;  // per element
   int row = 0;       // addresses
@@ -239,77 +242,107 @@ struct ClassCode {
   }
 };
 
-// `const float* const in0 = static_cast<const float*>(row[0]);` for each address of the row.
+bool Mentions(std::string_view text, const std::string& name) {
+  for (size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if (end == text.size() || std::isdigit(static_cast<unsigned char>(text[end])) == 0) return true;
+  }
+  return false;
+}
+
+// `text` behind the addresses that it uses:
+//   const float* const in0 = static_cast<const float*>(row[0]);
 // Results may be the operands in place: nothing here promises that they are apart.
-std::string RowPointers(const Piece& piece, bool inputs_only) {
-  std::string text;
+std::string WithPointers(const Piece& piece, const std::string& text) {
+  std::string pointers;
   int at = 0;
   const auto add = [&](std::string_view prefix, size_t i, const ir::Type& type,
                        std::string_view constant) {
+    const std::string name = absl::StrFormat("%s%d", prefix, i);
     const std::string pointee = absl::StrFormat("%s%s", constant, StorageType(type.dtype));
-    absl::StrAppendFormat(&text, "  %s* const %s%d = static_cast<%s*>(row[%d]);\n", pointee, prefix,
-                          i, pointee, at++);
+    if (Mentions(text, name)) {
+      absl::StrAppendFormat(&pointers, "  %s* const %s = static_cast<%s*>(row[%d]);\n", pointee,
+                            name, pointee, at);
+    }
+    ++at;
   };
   for (size_t i = 0; i < piece.inputs.size(); ++i) {
     add("in", i, piece.body->inputs()[i]->type(), "const ");
   }
-  if (inputs_only) return text;
   for (size_t i = 0; i < piece.outputs.size(); ++i) {
     add("out", i, piece.body->outputs()[i].value.type(), "");
   }
-  return text;
+  return pointers + text;
 }
 
-absl::StatusOr<ClassCode> GenerateClass(const Piece& piece, int width,
-                                        const CodegenOptions& options) {
-  const ir::Node& update = *piece.update;
-  const UpdateCode code = *CodeOf(update);
+// The statements that make the scalars of an update.
+std::string MakeText(const Piece& piece, const UpdateCode& code, Emitter& emitter) {
+  emitter.BeginSite({});
+  std::string step;
+  if (code.step >= 0) {
+    step = absl::StrCat(emitter.Get(piece.update->operand(code.step), {}), ", ");
+  }
+  const std::string lr = emitter.Get(piece.update->operand(code.lr), {});
+  emitter.AfterLoop(absl::StrCat("return ", code.make_scalars, step, lr, ");"));
+  return WithPointers(piece, emitter.EndSite());
+}
+
+// Where the elements of vector q are in all tensors of the piece.
+Coordinates VectorAt(const Piece& piece) {
+  const int64_t elements = piece.flat ? kFlatElements : piece.elements;
+  const int64_t vectors = std::max<int64_t>(1, (elements + piece.vector - 1) / piece.vector);
+  Index position = Index::Variable("q", vectors) * piece.vector;
+  if (piece.vector > 1) position = position + Index::Variable("v", piece.vector);
+  return Delinearise(position, SizesOf(piece.update->type(0)));
+}
+
+std::string UpdateText(const Piece& piece, const UpdateCode& code, Emitter& emitter) {
+  ir::Node& update = *piece.update;
+  const Coordinates at = VectorAt(piece);
+  const std::string type = ComputeType(update.type(0).dtype);
+  emitter.BeginSite({.vector = piece.vector > 1 ? Index::Variable("v", piece.vector) : Index(0),
+                     .width = piece.vector});
+  const std::string gradient = emitter.Get(update.operand(1), at);
+  emitter.InLoop(absl::StrFormat("const %s gradient = %s;", type, gradient));
+  // Variables with the old values, which the update replaces.
+  std::vector<std::string> names = {"weight"};
+  names.insert(names.end(), code.moments.begin(), code.moments.end());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const int operand = i == 0 ? 0 : code.first_moment + static_cast<int>(i) - 1;
+    const std::string old = emitter.Get(update.operand(operand), at);
+    emitter.InLoop(absl::StrFormat("%s %s = %s;", type, names[i], old));
+  }
+  emitter.InLoop(absl::StrFormat("%sgradient, %s);", code.call, absl::StrJoin(names, ", ")));
+  for (size_t i = 0; i < names.size(); ++i) {
+    emitter.Bind(update.result(static_cast<int>(i)),
+                 [name = names[i]](const Coordinates&) { return name; });
+  }
+  for (size_t i = 0; i < piece.outputs.size(); ++i) {
+    emitter.Store(static_cast<int>(i), at, emitter.Get(piece.body->outputs()[i].value, at));
+  }
+  return WithPointers(piece, emitter.EndSite());
+}
+
+absl::StatusOr<ClassCode> GenerateClass(const Piece& piece, const CodegenOptions& options) {
+  const UpdateCode code = *CodeOf(*piece.update);
   Emitter emitter(*piece.body, options);
   ClassCode made{.scalars = code.scalars,
                  .row = static_cast<int>(piece.inputs.size() + piece.outputs.size())};
-
-  emitter.BeginSite({});
-  std::string step;
-  if (code.step >= 0) step = absl::StrCat(emitter.Get(update.operand(code.step), {}), ", ");
-  const std::string lr = emitter.Get(update.operand(code.lr), {});
-  emitter.AfterLoop(absl::StrCat("return ", code.make_scalars, step, lr, ");"));
-  made.make = absl::StrCat(RowPointers(piece, true), emitter.EndSite());
-
-  const int64_t elements = piece.flat ? kFlatElements : piece.elements;
-  const Index lane = width > 1 ? Index::Variable("v", width) : Index(0);
-  const Index position =
-      Index::Variable("q", std::max<int64_t>(1, (elements + width - 1) / width)) * width + lane;
-  llvm::SmallVector<int64_t, 6> shape;
-  for (const ir::Dim& size : update.type(0).shape) shape.push_back(size.size());
-  const Coordinates at = Delinearise(position, shape);
-  emitter.BeginSite({.vector = lane, .width = width});
-  const std::string type = ComputeType(update.type(0).dtype);
-  std::string arguments = "gradient, weight";
-  const std::string gradient = emitter.Get(update.operand(1), at);
-  emitter.InLoop(absl::StrFormat("const %s gradient = %s;", type, gradient));
-  const std::string weight = emitter.Get(update.operand(0), at);
-  emitter.InLoop(absl::StrFormat("%s weight = %s;", type, weight));
-  for (size_t i = 0; i < code.moments.size(); ++i) {
-    const int operand = MomentOperand(code, static_cast<int>(i));
-    const std::string moment = emitter.Get(update.operand(operand), at);
-    emitter.InLoop(absl::StrFormat("%s %s = %s;", type, code.moments[i], moment));
-    absl::StrAppend(&arguments, ", ", code.moments[i]);
-  }
-  emitter.InLoop(absl::StrCat(code.call, arguments, ");"));
-  ir::Node* const node = const_cast<ir::Node*>(&update);
-  emitter.Bind(node->result(0), [](const Coordinates&) { return "weight"; });
-  for (size_t i = 0; i < code.moments.size(); ++i) {
-    const std::string name = code.moments[i];
-    emitter.Bind(node->result(static_cast<int>(i) + 1),
-                 [name](const Coordinates&) { return name; });
-  }
-  for (size_t i = 0; i < piece.outputs.size(); ++i) {
-    const ir::Value value = piece.body->outputs()[i].value;
-    emitter.Store(static_cast<int>(i), at, emitter.Get(value, at));
-  }
-  made.update = absl::StrCat(RowPointers(piece, false), emitter.EndSite());
+  made.make = MakeText(piece, code, emitter);
+  made.update = UpdateText(piece, code, emitter);
+  made.index_type = emitter.IndexType();
   made.labels = emitter.labels();
-  made.flops = emitter.flops_per_element() + 12;
+  made.flops = emitter.flops_per_element() + kUpdateFlops;
+  DUOTONE_RETURN_IF_ERROR(emitter.status());
+  for (const Argument& argument : emitter.Arguments()) {
+    if (argument.kind == Argument::Kind::kOperand || argument.kind == Argument::Kind::kResult) {
+      continue;
+    }
+    return Unimplemented("random numbers or checked indices in an optimizer fusion");
+  }
+  if (!emitter.Declarations().empty()) {
+    return Unimplemented("a constant with different elements in an optimizer fusion");
+  }
   return made;
 }
 
@@ -343,7 +376,7 @@ class OptimizerKernel {
   absl::Status AddClasses();
   std::string Source() const;
   int64_t Vectors(const Piece& piece) const {
-    return (piece.elements + schedule_.vector - 1) / schedule_.vector;
+    return (piece.elements + piece.vector - 1) / piece.vector;
   }
   int64_t VectorsPerBlock() const { return int64_t{schedule_.threads} * schedule_.unroll; }
   int64_t Blocks(const Piece& piece) const {
@@ -401,8 +434,14 @@ absl::StatusOr<std::vector<Prediction>> OptimizerKernel::RankSchedules() const {
 }
 
 absl::Status OptimizerKernel::AddClasses() {
-  for (const Piece& piece : pieces_) {
-    DUOTONE_ASSIGN_OR_RETURN(ClassCode code, GenerateClass(piece, schedule_.vector, options_));
+  for (Piece& piece : pieces_) {
+    piece.vector = schedule_.vector;
+    if (!piece.flat) {
+      Emitter probe(*piece.body, options_);
+      piece.vector = probe.WidestVector(piece.update->operands().take_front(2),
+                                        SizesOf(piece.update->type(0)), schedule_.vector);
+    }
+    DUOTONE_ASSIGN_OR_RETURN(ClassCode code, GenerateClass(piece, options_));
     row_ = std::max(row_, code.row);
     const auto same = std::find_if(classes_.begin(), classes_.end(),
                                    [&](const ClassCode& known) { return known.SameText(code); });
@@ -439,8 +478,8 @@ std::string OptimizerKernel::Source() const {
   const std::string count =
       *std::max_element(vectors.begin(), vectors.end()) < (int64_t{1} << 31) ? "int" : "long long";
   std::string text = absl::StrCat(
-      "#include \"duotone/optimizer.cuh\"\n\n// By tensor: its first block, its vectors of ",
-      schedule_.vector, " elements, the function that updates it.\n",
+      "#include \"duotone/optimizer.cuh\"\n\n// By tensor: its first block, how many vectors it "
+      "has, the function that updates it.\n",
       Table("int", "kFirstBlock", first_block), Table(count, "kVectors", vectors),
       Table("unsigned char", "kClass", classes), "\n");
 
@@ -453,7 +492,7 @@ std::string OptimizerKernel::Source() const {
                           code.scalars, c, ShiftLabels(code.make, labels));
     absl::StrAppendFormat(
         &text, "DUOTONE_DEVICE void Update%d(void* const* row, const %s& scalars, %s q) {\n%s}\n\n",
-        c, code.scalars, count, ShiftLabels(code.update, labels));
+        c, code.scalars, code.index_type, ShiftLabels(code.update, labels));
     labels += code.labels.size();
     const std::string name =
         absl::StrCat(code.scalars.substr(0, code.scalars.find('<')),
@@ -467,8 +506,8 @@ std::string OptimizerKernel::Source() const {
   absl::StrAppendFormat(
       &text,
       "extern \"C\" __global__ void __launch_bounds__(%d, 1)\nkernel(void* const* table%s) {\n",
-      schedule_.threads, guard_.present ? ", const bool* guard" : "");
-  if (guard_.present) absl::StrAppend(&text, "  if (!*guard) return;\n");
+      schedule_.threads, guard_.present ? ", const unsigned char* guard" : "");
+  if (guard_.present) absl::StrAppend(&text, "  if (*guard == 0) return;\n");
   absl::StrAppend(&text, absl::StrJoin(scalars, ""));
   absl::StrAppendFormat(&text,
                         "  const int block = static_cast<int>(blockIdx.x);\n"

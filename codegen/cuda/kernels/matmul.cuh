@@ -321,4 +321,12 @@ DUOTONE_DEVICE void MatMulSimt(const A& a, const B& b, const Epilogue& epilogue,
   }
 }
 
+// Clears a flag where a thread has met a number that is not finite: one atomic per warp at most.
+DUOTONE_DEVICE void MatMulClearUnless(bool finite, int* flag) {
+  int bad = finite ? 0 : 1;
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) bad |= ShuffleXor(bad, lanes);
+  if (bad != 0 && threadIdx.x % 32 == 0) AtomicAnd(flag, 0);
+}
+
 #endif  // DUOTONE_MATMUL_CUH
