@@ -1,8 +1,10 @@
 #include "runtime/cuda/compiler.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -44,6 +46,18 @@ std::vector<Job> CollectJobs(const Program& program, std::string_view architectu
     jobs[entry->second].kernels.push_back(static_cast<int>(i));
   }
   return jobs;
+}
+
+// The order in which to compile: a long kernel that comes last would leave all threads but one
+// idle.
+std::vector<size_t> LongestFirst(const std::vector<Job>& jobs, const Program& program) {
+  const auto length = [&](size_t job) {
+    return program.kernels[static_cast<size_t>(jobs[job].kernels.front())].source.size();
+  };
+  std::vector<size_t> order(jobs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return length(a) > length(b); });
+  return order;
 }
 
 std::vector<const KernelLaunch*> LaunchesOf(const Program& program, const Job& job) {
@@ -124,9 +138,10 @@ absl::StatusOr<CompileStatistics> CompileProgram(Program& program, std::string_v
     return program.kernels[static_cast<size_t>(job.kernels.front())];
   };
   const Sha256Digest headers = HashOfHeaders(program.headers);
+  const std::vector<size_t> order = LongestFirst(jobs, program);
   ThreadPool pool(jobs.size() > 1 ? threads : 1);
   pool.ParallelFor(static_cast<int64_t>(jobs.size()), [&](int64_t i) {
-    Job& job = jobs[static_cast<size_t>(i)];
+    Job& job = jobs[order[static_cast<size_t>(i)]];
     Sha256Digest key;
     if (cache != nullptr) {
       key = KernelCacheKey(kernel_of(job), headers, architecture, compiler);
