@@ -114,13 +114,13 @@ std::string Emitter::Format(const std::vector<Line>& lines, int indent) {
 
 std::string Emitter::EndSite(int indent) {
   DUOTONE_CHECK(site_.copies == 1) << "EndSiteParts ends a site with copies";
-  const Parts parts = EndSiteParts(indent);
+  const Parts parts = EndSiteParts(indent, indent);
   return absl::StrCat(parts.declarations, parts.loads, parts.body);
 }
 
-Emitter::Parts Emitter::EndSiteParts(int indent) {
+Emitter::Parts Emitter::EndSiteParts(int indent, int declaration_indent) {
   Parts parts;
-  parts.declarations = Format(declarations_, std::max(0, indent - (site_.copies > 1 ? 2 : 0)));
+  parts.declarations = Format(declarations_, declaration_indent);
   parts.loads = Format(loads_, indent);
   parts.body = Format(before_, indent);
   if (!loop_.empty()) {
@@ -237,6 +237,7 @@ Emitter::Element Emitter::Compute(ir::Value value, const Coordinates& at) {
     case Op::kConstant:
     case Op::kIota:
     case Op::kSizeOf:
+    case Op::kGradientSeed:
       return ComputeConstant(value, at);
     case Op::kReshape:
     case Op::kTranspose:
@@ -257,6 +258,13 @@ Emitter::Element Emitter::Compute(ir::Value value, const Coordinates& at) {
     case Op::kUpdateLossScale:
     case Op::kLearningRate:
       return ComputeScalar(value);
+    case Op::kReduceSum:
+    case Op::kReduceMean:
+    case Op::kReduceMax:
+    case Op::kReduceMin:
+      return ComputeReductionOfOne(value, at);
+    case Op::kAllFinite:
+      return ComputeTestOfOne(value);
     default:
       return ComputeExpression(value, at);
   }
@@ -308,6 +316,7 @@ Emitter::Element Emitter::ComputeConstant(ir::Value value, const Coordinates& at
         ints != nullptr ? (*ints)[from.is_splat() ? 0 : i] : static_cast<int64_t>(from.AsDouble(i)),
         dtype);
   };
+  if (node.op() == Op::kGradientSeed) return {FloatLiteral(1.0, dtype), false};
   if (node.op() == Op::kSizeOf) {
     return {IntLiteral(node.attrs_as<ir::SizeOfAttrs>().size.size(), dtype), false};
   }
@@ -451,6 +460,41 @@ Emitter::Element Emitter::ComputeConcat(ir::Value value, const Coordinates& at) 
     }
   }
   return Statement(node, ComputeType(value.type().dtype), text, lane);
+}
+
+// ---- Reductions over single elements, in kernels of scalars
+
+Emitter::Element Emitter::ComputeReductionOfOne(ir::Value value, const Coordinates& at) {
+  const ir::Node& node = *value.node;
+  const auto& reduce = node.attrs_as<ir::ReduceAttrs>();
+  const ir::Value operand = node.operand(0);
+  Coordinates from(static_cast<size_t>(operand.type().rank()), Index(0));
+  size_t next = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const bool reduced = std::binary_search(reduce.axes.begin(), reduce.axes.end(), i);
+    if (reduced && operand.type().shape[i] != ir::Dim(1)) return Fail(node);
+    if (!reduced) from[i] = at[next];
+    if (!reduced || reduce.keep_dims) ++next;
+  }
+  const Element element = Resolve(operand, from);
+  const std::string type = ComputeType(value.type().dtype);
+  const std::string text = type == ComputeType(operand.type().dtype)
+                               ? element.text
+                               : absl::StrCat("static_cast<", type, ">(", element.text, ")");
+  return Statement(node, type, Rounded(value, text), element.lane);
+}
+
+Emitter::Element Emitter::ComputeTestOfOne(ir::Value value) {
+  const ir::Node& node = *value.node;
+  std::vector<std::string> tests;
+  for (ir::Value operand : node.operands()) {
+    if (operand.type().elements() != 1) return Fail(node);
+    const Coordinates at(static_cast<size_t>(operand.type().rank()), Index(0));
+    const std::string text = Stored(operand, at).text;
+    tests.push_back(operand.type().dtype == DType::kBool ? text
+                                                         : absl::StrCat("IsFinite(", text, ")"));
+  }
+  return Statement(node, "bool", absl::StrJoin(tests, " && "), false);
 }
 
 // ---- Rows by index

@@ -90,7 +90,7 @@ class Emitter {
     std::string loads;
     std::string body;
   };
-  Parts EndSiteParts(int indent = 4);
+  Parts EndSiteParts(int indent = 4, int declaration_indent = 2);
 
   // From now on elements of `value` are what `get` says instead of being computed: sums of rows,
   // values kept in registers, accumulators. The expression is in ComputeType; where the dtype of
@@ -189,6 +189,8 @@ class Emitter {
   Element ComputeGather(ir::Value value, const Coordinates& at);
   Element ComputeRandom(ir::Value value, const Coordinates& at);
   Element ComputeScalar(ir::Value value);
+  Element ComputeReductionOfOne(ir::Value value, const Coordinates& at);
+  Element ComputeTestOfOne(ir::Value value);
   Element ComputeConstant(ir::Value value, const Coordinates& at);
   Element LoadInput(int input, const Coordinates& at);
   Element LoadVector(int input, const Index& base, int width);

@@ -58,17 +58,18 @@ struct Temporary {
 };
 
 // The second stage of a reduction over all blocks: result[i] = combine over c < chunks of
-// partial[c, i], in the order of c, in f32. Deterministic whatever ran first. Finishes of several
-// kernels are gathered into one launch.
+// partial[c, i], in an order that `chunks` decides, in f32 (f64, i64). Deterministic whatever ran
+// first. Finishes of several kernels are gathered into one launch.
 struct Finish {
   enum class Kind : uint8_t { kSum, kMean, kMax, kMin };
   Kind kind = Kind::kSum;
-  int temporary = 0;  // f32[chunks, elements]
+  int temporary = 0;  // [chunks, elements] of dtype `partial`
   int result = 0;     // of the fusion
   int64_t chunks = 0;
   int64_t elements = 0;
-  double count = 1;        // kMean divides by it
-  int finite_result = -1;  // the all_finite result (bool[]) that tests result, or none
+  double count = 1;             // kMean divides by it
+  int finite_result = -1;       // the all_finite result (bool[]) that tests result, or none
+  DType partial = DType::kF32;  // or f64, i64: what the kernel reduces in
 };
 
 struct GeneratedKernel {
