@@ -70,6 +70,9 @@ bool FindAll(void* library, Nvrtc& nvrtc) {
          Find(library, "nvrtcGetProgramLog", nvrtc.GetProgramLog);
 }
 
+// The owner of the build id among an ELF file's notes, with the zero at its end.
+constexpr std::string_view kGnu("GNU\0", 4);
+
 struct BuildIdQuery {
   ElfW(Addr) inside = 0;  // an address in the library
   std::string build;
@@ -95,10 +98,8 @@ int ReadBuildId(dl_phdr_info* object, size_t, void* data) {
       const char* name = at + sizeof(*note);
       const char* id = name + rounded(note->n_namesz);
       at = id + rounded(note->n_descsz);
-      if (note->n_type != NT_GNU_BUILD_ID ||
-          std::string_view(name, note->n_namesz) != std::string_view(ELF_NOTE_GNU, 4)) {
+      if (note->n_type != NT_GNU_BUILD_ID || std::string_view(name, note->n_namesz) != kGnu)
         continue;
-      }
       for (const char* byte = id; byte < id + note->n_descsz; ++byte) {
         query->build += absl::StrFormat("%02x", static_cast<uint8_t>(*byte));
       }
