@@ -103,20 +103,30 @@ std::string LeaveReproducer(const Program& program, const Kernel& kernel,
                          absl::StrJoin(options, " "));
 }
 
+// "the kernel of fc1/relu (matmul (mlp.cc:14, node %h1); relu (...); and 3 more) and of 2 other
+// nodes".
+std::string DescribeKernel(const Kernel& kernel, const std::vector<const KernelLaunch*>& launches) {
+  constexpr size_t kShown = 4;
+  if (launches.empty()) return kernel.name;
+  std::string what = absl::StrFormat("the kernel of %s", launches.front()->node);
+  std::vector<std::string> labels = launches.front()->labels;
+  if (labels.size() > kShown) {
+    const size_t hidden = labels.size() - kShown;
+    labels.resize(kShown);
+    labels.push_back(absl::StrFormat("and %d more", hidden));
+  }
+  if (!labels.empty()) what += absl::StrFormat(" (%s)", absl::StrJoin(labels, "; "));
+  if (launches.size() > 1) what += absl::StrFormat(" and of %d other nodes", launches.size() - 1);
+  return what;
+}
+
 absl::Status Explain(const absl::Status& error, const Program& program, const Job& job,
                      const std::vector<std::string>& options, const std::string& directory) {
+  // The request was wrong, not a kernel.
+  if (error.code() == absl::StatusCode::kInvalidArgument) return error;
   const Kernel& kernel = program.kernels[static_cast<size_t>(job.kernels.front())];
   const std::vector<const KernelLaunch*> launches = LaunchesOf(program, job);
-  std::string what = kernel.name;
-  if (!launches.empty()) {
-    what = absl::StrFormat("the kernel of %s", launches.front()->node);
-    if (!launches.front()->labels.empty()) {
-      what += absl::StrFormat(" (%s)", absl::StrJoin(launches.front()->labels, "; "));
-    }
-    if (launches.size() > 1) {
-      what += absl::StrFormat(" and of %d other nodes", launches.size() - 1);
-    }
-  }
+  const std::string what = DescribeKernel(kernel, launches);
   const std::string message(error.message());
   std::string text = absl::StrFormat("while compiling %s: %s%s", what, message,
                                      DescribeLines(message, kernel.source, launches));

@@ -115,6 +115,14 @@ TEST_F(NvrtcCompilerTest, AnUnknownArchitectureIsAnsweredByTheKnownOnes) {
   }
 }
 
+TEST_F(NvrtcCompilerTest, AnUnknownArchitectureIsNoFaultOfAKernel) {
+  Program program = ProgramOf(Scale());
+  const auto statistics = CompileProgram(program, "sm_70", *compiler_, nullptr, 1);
+  EXPECT_EQ(statistics.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(statistics.status().message()), Not(HasSubstr("kernel")));
+  EXPECT_EQ(program.kernels[0].architecture, "");
+}
+
 TEST_F(NvrtcCompilerTest, NamesItsVersionAndBuild) {
   EXPECT_THAT(compiler_->identity(), ::testing::MatchesRegex("NVRTC [0-9.]+ build .+"));
 }
