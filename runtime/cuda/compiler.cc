@@ -190,8 +190,10 @@ absl::StatusOr<CompileStatistics> CompileProgram(Program& program, std::string_v
       kernel.ptx = job.result->ptx;
     }
   }
-  if (cache != nullptr && !cache->warning().empty()) {
-    statistics.warnings.push_back(cache->warning());
+  if (cache != nullptr) {
+    if (std::string warning = cache->TakeWarning(); !warning.empty()) {
+      statistics.warnings.push_back(std::move(warning));
+    }
   }
   statistics.seconds = SecondsSince(begin);
   return statistics;

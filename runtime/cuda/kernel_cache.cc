@@ -347,4 +347,10 @@ std::string KernelCache::warning() const {
   return warning_;
 }
 
+std::string KernelCache::TakeWarning() {
+  const std::lock_guard lock(mutex_);
+  if (warning_.empty() || std::exchange(warning_taken_, true)) return "";
+  return warning_;
+}
+
 }  // namespace duotone::runtime

@@ -69,6 +69,8 @@ class KernelCache {
   KernelCacheStatistics statistics() const;
   // The first thing that went wrong, as a sentence for the user; empty if nothing did.
   std::string warning() const;
+  // The same, but empty from the second call on: nobody needs to hear it twice.
+  std::string TakeWarning();
   const std::string& directory() const { return options_.directory; }
 
  private:
@@ -81,6 +83,7 @@ class KernelCache {
   mutable std::mutex mutex_;
   KernelCacheStatistics statistics_;
   std::string warning_;
+  bool warning_taken_ = false;
   int64_t known_bytes_ = -1;    // of the folder, as last seen; -1: not looked yet
   int inserts_since_scan_ = 0;  // other processes insert too
 };

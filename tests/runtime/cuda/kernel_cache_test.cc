@@ -299,6 +299,7 @@ TEST_F(KernelCacheTest, WithoutAFolderKernelsAreCompiledAndOneSentenceSaysSo) {
   EXPECT_THAT(statistics.warnings[0],
               AllOf(HasSubstr("compiled kernels are not kept: cannot make the folder"),
                     HasSubstr("Not a directory"), HasSubstr("DUOTONE_CACHE_DIR")));
+  EXPECT_THAT(Compile(cache, 5).warnings, IsEmpty());  // once is enough
   EXPECT_EQ(cache.statistics().corrupt, 0);
 }
 
