@@ -13,7 +13,10 @@ struct Family {
                                               const CodegenOptions& options);
 };
 constexpr Family kFamilies[] = {
+    {"matmul", GenerateMatMul},
+    {"optimizer", GenerateOptimizer},
     {"pointwise", GeneratePointwise},
+    {"scatter", GenerateScatter},
 };
 
 }  // namespace

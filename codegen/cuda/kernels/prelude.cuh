@@ -8,7 +8,7 @@
 //   conversions  ToFloat, FromFloat<T>, Round<T>, OddFloat, Truncate<T>
 //   arithmetic   Max, Min, Relu, Clamp, IsFinite, ...; names that end in Fast are approximations
 //                whose errors vanish in the rounding to 16 bits
-//   threads      Barrier, ShuffleXor, AtomicAnd, AtomicOr
+//   threads      Barrier, ShuffleXor, Shuffle, Ballot, LowestBit, AtomicAnd, AtomicOr
 //   data         RandomState and its streams, ErrorRecord
 #ifndef DUOTONE_PRELUDE_CUH_
 #define DUOTONE_PRELUDE_CUH_
@@ -388,6 +388,16 @@ DUOTONE_DEVICE void Barrier() { __syncthreads(); }
 template <typename T>
 DUOTONE_DEVICE T ShuffleXor(T value, int lanes) {
   return __shfl_xor_sync(0xffffffffu, value, lanes);
+}
+template <typename T>
+DUOTONE_DEVICE T Shuffle(T value, int lane) {
+  return __shfl_sync(0xffffffffu, value, lane);
+}
+// Bit i is the condition of lane i.
+DUOTONE_DEVICE unsigned int Ballot(bool condition) { return __ballot_sync(0xffffffffu, condition); }
+// The number of the lowest bit that is set; -1 where none is.
+DUOTONE_DEVICE int LowestBit(unsigned int bits) {
+  return 31 - __clz(static_cast<int>(bits & (0u - bits)));
 }
 DUOTONE_DEVICE void AtomicAnd(int* word, int value) { atomicAnd(word, value); }
 DUOTONE_DEVICE void AtomicOr(int* word, int value) { atomicOr(word, value); }
