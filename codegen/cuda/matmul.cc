@@ -7,11 +7,9 @@
 //   kernel(const half* in0, const half* in1, const half* in2, half* out0) {
 //     using Tile = MatMulTile<float, 128, 64, 16, 8, 4>;
 //     using Shape = MatMulShape<1, 512, 512, 784>;
-//     const auto a = MakeOperand<Along::kInner, 8>([&](int batch, int row, int q, float (&to)[8]) {
-//       const Vec<half, 8> x0 = Load<8>(in0 + 784 * row + 8 * q);
-//       ...
-//     });
-//     const auto b = MakeOperand<Along::kOuter, 8>(...);
+//     const auto a = MakeDirectOperand<Along::kInner, 8>(
+//         [&](int batch, int row, int q) { return in0 + (784 * row + 8 * q); });
+//     const auto b = MakeDirectOperand<Along::kOuter, 8>(...);
 //     const auto epilogue = MakeEpilogue<8>(...);
 //     MatMulSimt<Tile, Shape>(a, b, epilogue, NoColumnSums());
 //   }
@@ -19,6 +17,7 @@
 // Column sums of B (the bias gradient beside a weight's) are taken by the blocks of the first rows,
 // which see all of B.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +30,7 @@
 #include "codegen/cuda/schedule.h"
 #include "codegen/expand.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
 
 namespace duotone::codegen::cuda {
 namespace {
@@ -152,6 +152,7 @@ class MatMulKernel {
   std::string SumType() const { return problem_.is_double ? "double" : "float"; }
   std::string SumOf(Value value, const std::string& sum) const;
   Coordinates BatchCoordinates(int rank) const;
+  std::optional<std::string> AddressOf(const Operand& operand) const;
   std::string FetchText(const Operand& operand);
   std::string EpilogueText();
   std::string ColumnSumsText();
@@ -257,6 +258,12 @@ absl::Status MatMulKernel::FindProduct() {
   }
   a_ = OperandOf(product_->operand(0), true, !attrs.transpose_a);
   b_ = OperandOf(product_->operand(1), false, attrs.transpose_b);
+  for (int input : emitter_.InputsBehind({a_.value, b_.value})) {
+    if (llvm::is_contained(guard_.in_place, input)) {
+      return Unimplemented("a product that is written over its own operand %%%s",
+                           body_.inputs()[static_cast<size_t>(input)]->name());
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -389,12 +396,40 @@ Coordinates MatMulKernel::BatchCoordinates(int rank) const {
   return Delinearise(batch, llvm::ArrayRef<int64_t>(sizes).drop_back(2));
 }
 
+// Where the vectors of an operand lie that needs no computing: a view of a matrix in memory.
+std::optional<std::string> MatMulKernel::AddressOf(const Operand& operand) const {
+  Value source = operand.value;
+  while (source.node->def().lower == ir::Lower::kView && source.node->operand_count() == 1) {
+    source = source.node->operand(0);
+  }
+  if (source.node->op() != Op::kInput) return std::nullopt;
+  const Index lane = LaneOf(operand.vector);
+  const auto reads =
+      emitter_.ReadsOf({operand.value}, CoordinatesOf(operand), lane, operand.vector);
+  if (reads.size() != 1 || reads[0].conditional || !reads[0].whole) return std::nullopt;
+  Index base = reads[0].position;
+  if (operand.vector > 1) {
+    const auto split = base.SplitBy(lane);
+    if (!split || split->stride != 1) return std::nullopt;
+    base = split->base;
+  }
+  return absl::StrFormat("in%d + %s", reads[0].input, base.ToString());
+}
+
 std::string MatMulKernel::FetchText(const Operand& operand) {
   const int vector = operand.vector;
   const std::string outer = operand.is_a ? "row" : "column";
   const std::string type = emitter_.IndexType();
   emitter_.BeginSite({.vector = LaneOf(vector), .width = vector});
   const std::string element = emitter_.Get(operand.value, CoordinatesOf(operand));
+  if (const std::optional<std::string> address = AddressOf(operand)) {
+    emitter_.EndSite();  // of which only the parameter is wanted
+    return absl::StrFormat(
+        "  const auto %s = MakeDirectOperand<Along::%s, %d>(\n"
+        "      [&](%s batch, %s %s, %s %s) { return %s; });\n",
+        operand.is_a ? "a" : "b", operand.along_inner ? "kInner" : "kOuter", vector, type, type,
+        operand.along_inner ? outer : "q", type, operand.along_inner ? "q" : "k", *address);
+  }
   emitter_.InLoop(absl::StrFormat("to[%s] = %s;", vector > 1 ? "v" : "0", element));
   return absl::StrFormat(
       "  const auto %s = MakeOperand<Along::%s, %d>(\n"
@@ -484,6 +519,7 @@ std::string MatMulKernel::Source(const TileShape& tile) {
 
 absl::StatusOr<GeneratedKernel> MatMulKernel::Generate() {
   if (guard_.present) emitter_.UseGuard();
+  emitter_.SetInPlace(guard_.in_place);
   DUOTONE_RETURN_IF_ERROR(FindProduct());
   DUOTONE_RETURN_IF_ERROR(ChooseVector());
   for (size_t i = 0; i < body_.outputs().size(); ++i) {

@@ -14,7 +14,8 @@
 //     ...
 //   }
 #include <algorithm>
-#include <functional>
+#include <cctype>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <set>
@@ -52,7 +53,15 @@ struct UpdateCode {
 // Of an update alone, per element: a rough count.
 constexpr double kUpdateFlops = 12;
 
-std::string Number(double value) { return absl::StrFormat("%.17g", value); }
+// The shortest text that reads back as the same double.
+std::string Number(double value) {
+  std::string text;
+  for (int digits = 15; digits <= 17; ++digits) {
+    text = absl::StrFormat("%.*g", digits, value);
+    if (std::strtod(text.c_str(), nullptr) == value) break;
+  }
+  return text;
+}
 
 UpdateCode AdamCode(const ir::Node& update, std::string_view type, bool decoupled) {
   const auto& adam = update.attrs_as<ir::AdamAttrs>();
@@ -64,7 +73,7 @@ UpdateCode AdamCode(const ir::Node& update, std::string_view type, bool decouple
           .lr = 5,
           .step = 4,
           .first_moment = 2,
-          .moments = {"m", "v"}};
+          .moments = {"first_moment", "second_moment"}};
 }
 
 std::optional<UpdateCode> CodeOf(const ir::Node& update) {
@@ -395,21 +404,27 @@ class OptimizerKernel {
 };
 
 absl::StatusOr<std::vector<Prediction>> OptimizerKernel::RankSchedules() const {
-  double read = 0, written = 0, elements = 0, flops = 0;
+  double read = 0, written = 0, elements = 0;
+  bool has_low = false;
   for (const Piece& piece : pieces_) {
     for (const ir::Node* input : piece.body->inputs()) {
       if (input->type().rank() == 0) continue;
       read += static_cast<double>(piece.elements * ByteSize(input->type().dtype));
+      has_low |= IsLow(input->type().dtype);
     }
     for (int output : piece.outputs) {
       written += static_cast<double>(fusion_.type(output).bytes());
+      has_low |= IsLow(fusion_.type(output).dtype);
     }
     elements += static_cast<double>(piece.elements);
   }
-  flops = 20 * elements;
+  const double flops = 20 * elements;
   std::vector<Prediction> candidates;
+  // Eight elements are 16 bytes of a gradient or a copy in 16 bits, and two accesses of 16 bytes to
+  // everything else, which is better off with four where there is nothing in 16 bits.
   for (int vector : {8, 4}) {
-    for (int threads : {256, 128, 512}) {
+    if (vector == 8 && !has_low) continue;
+    for (int threads : {256, 128, 512, 64}) {
       for (int unroll : {4, 2, 1}) {
         const double per_block = static_cast<double>(vector * threads * unroll);
         int64_t blocks = 0;

@@ -1,13 +1,15 @@
 // Products of matrices, C[b] = A[b] B[b], with generated prologues and epilogue.
 //
 // The mainloop asks for elements of A and B and gives sums away; it knows nothing of what they are
-// made of. An operand is a MatMulOperand: its `fetch` computes kVector consecutive elements, along
-// the inner index (k) or the outer one (the row of A, the column of B), whichever is consecutive in
-// memory. The epilogue takes kVector sums of consecutive columns. Neither is called outside the
-// matrices: kVector divides the size along which it runs.
+// made of. An operand gives kVector consecutive elements at a time, along the inner index (k) or
+// the outer one (the row of A, the column of B), whichever is consecutive in memory: a direct
+// operand says where they lie, so that the mainloop can copy them as it likes; others compute them.
+// The epilogue takes kVector sums of consecutive columns. None is called outside the matrices:
+// kVector divides the size along which it runs.
 //
-//   fetch(batch, outer, inner / kVector, T (&to)[kVector])     along the inner index
-//   fetch(batch, outer / kVector, inner, T (&to)[kVector])     along the outer index
+//   address(batch, outer, inner / kVector)                     along the inner index
+//   address(batch, outer / kVector, inner)                     along the outer index
+//   fetch(the same, T (&to)[kVector])
 //   epilogue.store(batch, row, column / kVector, const T (&sum)[kVector])
 //   column_sums.store(column, T sum)                           of B over k, from one block each
 //
@@ -25,11 +27,25 @@ template <Along kAlongIndex, int kElements, class Fetch>
 struct MatMulOperand {
   static constexpr Along kAlong = kAlongIndex;
   static constexpr int kVector = kElements;
+  static constexpr bool kDirect = false;
   Fetch fetch;
 };
 template <Along kAlong, int kVector, class Fetch>
 DUOTONE_DEVICE MatMulOperand<kAlong, kVector, Fetch> MakeOperand(Fetch fetch) {
   return {fetch};
+}
+
+// Vectors are aligned to their size, 16 bytes at most.
+template <Along kAlongIndex, int kElements, class Address>
+struct MatMulDirectOperand {
+  static constexpr Along kAlong = kAlongIndex;
+  static constexpr int kVector = kElements;
+  static constexpr bool kDirect = true;
+  Address address;
+};
+template <Along kAlong, int kVector, class Address>
+DUOTONE_DEVICE MatMulDirectOperand<kAlong, kVector, Address> MakeDirectOperand(Address address) {
+  return {address};
 }
 
 template <int kElements, class Store>
@@ -111,6 +127,41 @@ DUOTONE_DEVICE MatMulPlace MatMulPlaceOf(int block) {
           in_group / rows * Tile::kN};
 }
 
+DUOTONE_DEVICE double ToFloat(double value) { return value; }
+
+// Holds a vector of an operand: of a direct one as it lies in memory, so that nothing waits for it
+// before it is stored.
+template <class T, class Operand, bool kDirect = Operand::kDirect>
+struct MatMulVector {
+  T elements[Operand::kVector];
+
+  __device__ __forceinline__ void Fetch(const Operand& operand, int batch, int outer, int inner) {
+    operand.fetch(batch, outer, inner, elements);
+  }
+  __device__ __forceinline__ void Clear() {
+#pragma unroll
+    for (int v = 0; v < Operand::kVector; ++v) elements[v] = 0;
+  }
+  __device__ __forceinline__ T operator[](int v) const { return elements[v]; }
+};
+template <class Pointer>
+struct MatMulStored;
+template <class S>
+struct MatMulStored<const S*> {
+  using Type = S;
+};
+template <class T, class Operand>
+struct MatMulVector<T, Operand, true> {
+  using Pointer = decltype(static_cast<const Operand*>(nullptr)->address(0, 0, 0));
+  Vec<typename MatMulStored<Pointer>::Type, Operand::kVector> elements;
+
+  __device__ __forceinline__ void Fetch(const Operand& operand, int batch, int outer, int inner) {
+    elements = Load<Operand::kVector>(operand.address(batch, outer, inner));
+  }
+  __device__ __forceinline__ void Clear() { elements = {}; }
+  __device__ __forceinline__ T operator[](int v) const { return ToFloat(elements[v]); }
+};
+
 // Moves tiles of an operand, kOuter x kInner elements, to shared memory by way of registers, so
 // that the loads of the next tile are under way while the present one is multiplied.
 template <class T, int kOuter, int kInner, int kLine, int kThreads, class Operand>
@@ -120,7 +171,7 @@ struct MatMulTileLoader {
   static constexpr int kVectors = kOuter * kInner / kVector;
   static constexpr int kPerThread = (kVectors + kThreads - 1) / kThreads;
   static constexpr int kPerLine = (kAlongInner ? kInner : kOuter) / kVector;
-  T elements[kPerThread][kVector];
+  MatMulVector<T, Operand> vectors[kPerThread];
 
   // The place in the tile of the thread's vector i; false beyond the last.
   DUOTONE_DEVICE bool Place(int i, int& outer, int& inner) {
@@ -133,8 +184,8 @@ struct MatMulTileLoader {
   }
 
   // Elements at `outer_limit` and `inner_limit` and beyond are 0.
-  __device__ __forceinline__ void Fetch(const Operand& operand, int batch, int first_outer, int outer_limit,
-                        int first_inner, int inner_limit) {
+  __device__ __forceinline__ void Fetch(const Operand& operand, int batch, int first_outer,
+                                        int outer_limit, int first_inner, int inner_limit) {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
       int outer, inner;
@@ -142,14 +193,10 @@ struct MatMulTileLoader {
       outer += first_outer;
       inner += first_inner;
       if (inside && outer < outer_limit && inner < inner_limit) {
-        if constexpr (kAlongInner) {
-          operand.fetch(batch, outer, inner / kVector, elements[i]);
-        } else {
-          operand.fetch(batch, outer / kVector, inner, elements[i]);
-        }
+        vectors[i].Fetch(operand, batch, kAlongInner ? outer : outer / kVector,
+                         kAlongInner ? inner / kVector : inner);
       } else {
-#pragma unroll
-        for (int v = 0; v < kVector; ++v) elements[i][v] = 0;
+        vectors[i].Clear();
       }
     }
   }
@@ -165,14 +212,14 @@ struct MatMulTileLoader {
         for (int v = 0; v < kVector; v += kPiece) {
           Vec<T, kPiece> piece;
 #pragma unroll
-          for (int p = 0; p < kPiece; ++p) piece[p] = elements[i][v + p];
+          for (int p = 0; p < kPiece; ++p) piece[p] = vectors[i][v + p];
           *reinterpret_cast<Vec<T, kPiece>*>(tile + inner * kLine + outer + v) = piece;
         }
       } else {
 #pragma unroll
         for (int v = 0; v < kVector; ++v) {
           tile[kAlongInner ? (inner + v) * kLine + outer : inner * kLine + outer + v] =
-              elements[i][v];
+              vectors[i][v];
         }
       }
     }
