@@ -86,6 +86,8 @@ TEST(LayeringTest, IncludesPointDown) {
         if (include.empty() || include[0] != '"') continue;
         const std::string target = include.substr(1);
         if (!IsOurs(target)) continue;
+        // Texts of kernels include each other by the names that NVRTC knows.
+        if (path.extension() == ".cuh" && target.starts_with("duotone/")) continue;
         ++seen;
         const std::string target_folder = target.substr(0, target.find('/'));
         if (!allowed.contains(target_folder) && !allowed.contains(target))

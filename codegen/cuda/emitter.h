@@ -136,6 +136,8 @@ class Emitter {
   std::string IndexType() const { return index_type_; }
   // A parameter of the generator's own: AddParameter("float* __restrict__ partial0", {...}).
   void AddParameter(std::string declaration, Argument argument);
+  // The parameter of a body input that the generator reads itself: "in0".
+  std::string InputParameter(int input);
   // The parameter of a result that is a word of flags: "flag1", an int*.
   std::string FlagParameter(int output);
   // The number of a label of its own for `text`, and a report of an index out of range with it:

@@ -284,6 +284,11 @@ void Emitter::AddParameter(std::string declaration, Argument argument) {
   parameters_.emplace_back(std::move(declaration), std::move(argument));
 }
 
+std::string Emitter::InputParameter(int input) {
+  read_.insert(input);
+  return absl::StrCat("in", input);
+}
+
 std::string Emitter::FlagParameter(int output) {
   return flags_[output] = absl::StrCat("flag", output);
 }

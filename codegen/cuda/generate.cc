@@ -13,9 +13,11 @@ struct Family {
                                               const CodegenOptions& options);
 };
 constexpr Family kFamilies[] = {
+    {"column", GenerateColumn},
     {"matmul", GenerateMatMul},
     {"optimizer", GenerateOptimizer},
     {"pointwise", GeneratePointwise},
+    {"row", GenerateRow},
     {"scatter", GenerateScatter},
 };
 

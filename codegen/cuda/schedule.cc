@@ -21,7 +21,7 @@ struct Part {
   int Schedule::*member;
   int silent;
 };
-constexpr std::array<Part, 7> kParts = {{
+constexpr std::array<Part, 8> kParts = {{
     {'v', &Schedule::vector, -1},
     {'u', &Schedule::unroll, -1},
     {'t', &Schedule::threads, -1},
@@ -29,6 +29,7 @@ constexpr std::array<Part, 7> kParts = {{
     {'m', &Schedule::tile_m, 0},
     {'n', &Schedule::tile_n, 0},
     {'k', &Schedule::tile_k, 0},
+    {'f', &Schedule::form, 0},
 }};
 
 double RoundsUp(double value) { return std::ceil(value - 1e-9); }
@@ -58,7 +59,7 @@ absl::StatusOr<Schedule> Schedule::FromString(std::string_view text) {
     const Part* part = std::find_if(kParts.begin(), kParts.end(),
                                     [&](const Part& p) { return p.letter == word[0]; });
     if (part == kParts.end()) {
-      return InvalidArgument("schedule '%s': '%s' is none of v, u, t, r, m, n, k with a number",
+      return InvalidArgument("schedule '%s': '%s' is none of v, u, t, r, m, n, k, f with a number",
                              text, word);
     }
     if (seen.find(word[0]) != std::string::npos) {

@@ -25,6 +25,9 @@ struct Schedule {
   int tile_m = 0;          // matmul
   int tile_n = 0;
   int tile_k = 0;
+  // Row kernels: where a row stays between phases; 0 in registers, 1 in shared memory, 2 in
+  // neither.
+  int form = 0;
 
   std::string ToString() const;
   // Takes the parts in any order.

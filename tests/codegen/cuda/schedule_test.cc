@@ -27,7 +27,7 @@ TEST(Schedule, BadTextIsAnErrorThatQuotesIt) {
     EXPECT_FALSE(Schedule::FromString(text).ok()) << text;
   }
   EXPECT_EQ(Schedule::FromString("v8 q2").status().message(),
-            "schedule 'v8 q2': 'q2' is none of v, u, t, r, m, n, k with a number");
+            "schedule 'v8 q2': 'q2' is none of v, u, t, r, m, n, k, f with a number");
 }
 
 // 4 GB at 90% of 1555 GB/s: 2858 us and the launch; enough bytes are in flight.

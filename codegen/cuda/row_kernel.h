@@ -1,0 +1,74 @@
+// Writes kernels that work row by row (codegen/cuda/row_plan.h): the row family and the column
+// family. A layout says how threads share the rows; where rows stay between phases is its form.
+//
+//   threads t of a row:      q = t + threads * k, k < copies: vectors of the row
+//   groups of a block:       rows that it works on at a time
+//   blocks, column_tiles:    of the grid; with partial results each block walks over many rows
+#ifndef DUOTONE_CODEGEN_CUDA_ROW_KERNEL_H_
+#define DUOTONE_CODEGEN_CUDA_ROW_KERNEL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "codegen/cuda/kernel.h"
+#include "codegen/cuda/row_plan.h"
+#include "codegen/cuda/schedule.h"
+#include "codegen/expand.h"
+
+namespace duotone::codegen::cuda {
+
+// Where what several phases need of a row stays between them.
+enum class RowForm : uint8_t {
+  kRegisters,  // `copies` vectors per thread
+  kShared,     // each thread keeps its own vectors in shared memory
+  kGlobal,     // it is read and computed again
+};
+
+struct RowLayout {
+  RowForm form = RowForm::kRegisters;
+  int vector = 1;     // elements
+  int threads = 1;    // of a row: a power of two
+  int groups = 1;     // rows of a block: a power of two
+  int copies = 1;     // vectors per thread and row
+  int unroll = 1;     // of the loop over vectors, or over rows where there is one vector
+  bool hold = false;  // expensive values are held in registers, in their first phase
+  int64_t blocks = 1;
+  int64_t column_tiles = 1;  // more than one only without reductions along rows
+
+  int block_threads() const { return threads * groups; }
+  Schedule schedule() const;
+};
+
+// A fusion, and what layouts are chosen by.
+struct RowTask {
+  const ir::Node* fusion = nullptr;
+  ExpandedBody body;
+  RowPlan plan;
+  int vector = 1;            // the widest that results and inputs allow
+  double kept_words = 0;     // registers per element of inputs that several phases read
+  double held_words = 0;     // the same where expensive values are held, with these
+  double kept_bytes = 0;     // shared memory per element
+  double partial_words = 0;  // registers per element of sums over rows
+  Work work;                 // bytes, flops and mufu
+
+  int64_t vectors() const { return plan.columns / vector; }
+};
+absl::StatusOr<RowTask> MakeRowTask(const ir::Node& fusion, RowAxis axis);
+
+// Layouts for tasks whose rows are reduced, in which a row is never split over blocks.
+std::vector<RowLayout> RowLayouts(const RowTask& task);
+// Bytes of shared memory of a block, but for the exchange of sums.
+int64_t StagedBytes(const RowTask& task, const RowLayout& layout);
+
+// What the cost model sees of a layout.
+Work WorkOf(const RowTask& task, const RowLayout& layout);
+// Ranks the layouts and writes the kernel of the best.
+absl::StatusOr<GeneratedKernel> GenerateRows(const RowTask& task,
+                                             const std::vector<RowLayout>& layouts,
+                                             const GuardOption& guard,
+                                             const CodegenOptions& options);
+
+}  // namespace duotone::codegen::cuda
+
+#endif  // DUOTONE_CODEGEN_CUDA_ROW_KERNEL_H_
