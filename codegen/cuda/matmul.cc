@@ -106,7 +106,7 @@ Work WorkOf(const Problem& problem, const TileShape& tile, double a_bytes, doubl
           .instructions = sums / per_thread * k * (tile.rows + tile.columns) / 4 +
                           blocks * k * (tile.m + tile.n) / 2 + 8 * sums,
           .blocks = static_cast<int64_t>(blocks),
-          .registers = static_cast<int>(width * per_thread) + 64,
+          .registers = static_cast<int>(1.5 * width * per_thread) + 48,
           .shared_bytes = SharedBytes(tile, problem.is_double),
           .bytes_in_flight_per_thread =
               kTileK * (tile.m * a_bytes + tile.n * b_bytes) / tile.threads()};
