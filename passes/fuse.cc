@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "passes/fuse_build.h"
 #include "passes/fuse_groups.h"
+#include "passes/fusion_report.h"
 
 namespace duotone::passes {
 
@@ -14,6 +16,9 @@ absl::StatusOr<bool> Fuse::RunOnGraph(ir::Graph& graph, PassContext& ctx) const 
   if (is_fused || graph.nodes().empty()) return false;
   DUOTONE_ASSIGN_OR_RETURN(const FusionPlan plan, PlanFusions(graph));
   if (plan.groups.empty()) return false;
+  for (const CutEdge& edge : CutEdges(plan)) {
+    ctx.Note(absl::StrFormat("@%s: %s", graph.name(), ToText(edge)));
+  }
   const auto nodes = static_cast<int64_t>(graph.node_count());
   DUOTONE_RETURN_IF_ERROR(BuildFusions(graph, plan));
   ctx.stats()["nodes"] += nodes;

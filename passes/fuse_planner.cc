@@ -230,13 +230,12 @@ void FusionPlanner::VisitMatMul(const Node& node) {
 // combines the flags.
 void FusionPlanner::VisitAllFinite(const Node& node) {
   Settle(node);
-  llvm::SmallVector<int, 8> testers;
   auto add = [&](int group, Value value) {
     std::vector<FiniteTest>& tests = plan_.groups[group].tests;
     if (tests.empty() || tests.back().combined != &node) tests.push_back({&node, {}});
     tests.back().values.push_back(value);
   };
-  llvm::DenseMap<int64_t, int> direct;  // by size: pointwise groups that only test
+  int direct = -1;  // a pointwise group that only tests
   for (Value operand : node.operands()) {
     ++plan_.visits;
     const Value root = FlatRoot(operand);
@@ -244,12 +243,8 @@ void FusionPlanner::VisitAllFinite(const Node& node) {
       add(StateOf(root.node).group, root);
       continue;
     }
-    auto [it, inserted] = direct.try_emplace(operand.type().elements(), -1);
-    if (inserted) {
-      it->second = NewGroup(node, Family::kPointwise);
-      plan_.groups[it->second].elements = operand.type().elements();
-    }
-    add(it->second, operand);
+    if (direct < 0) direct = NewGroup(node, Family::kPointwise);
+    add(direct, operand);
   }
   AddMember(node, NewGroup(node, Family::kCombined));
 }

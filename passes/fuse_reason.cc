@@ -90,6 +90,8 @@ std::string Clause(const ir::Graph& body, const FusionGroup& group) {
     case Family::kOptimizer:
       return absl::StrFormat("%s of %d parameters", names, updates);
     case Family::kPointwise:
+      if (group.members.empty())
+        return absl::StrFormat("%s of %d tensors", names, body.inputs().size());
       if (group.is_control) return absl::StrFormat("%d scalars of the step", nodes.size());
       return absl::StrFormat("%s over %d elements", names, group.elements);
     default:

@@ -24,10 +24,14 @@ class PassContext {
   // A sentence for the user that is no error: "w3 has no gradient and keeps its value".
   void Warn(std::string sentence) { warnings_.push_back(std::move(sentence)); }
   const std::vector<std::string>& warnings() const { return warnings_; }
+  // What is only said when asked for: a line about a decision, with its reason.
+  void Note(std::string line) { notes_.push_back(std::move(line)); }
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   std::map<std::string, int64_t> stats_;
   std::vector<std::string> warnings_;
+  std::vector<std::string> notes_;
 };
 
 class Pass {

@@ -55,6 +55,7 @@ absl::Status Execute(const Pass& pass, const PassManagerOptions& options, int in
   run.ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   run.stats = ctx.stats();
+  run.notes = ctx.notes();
   for (const std::string& sentence : ctx.warnings()) {
     warnings.push_back(absl::StrFormat("pass %s: %s", pass.name(), sentence));
   }

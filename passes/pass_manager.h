@@ -59,7 +59,8 @@ struct PassRun {
   bool changed = false;
   double ms = 0;  // the pass alone, without verification and dumps
   std::map<std::string, int64_t> stats;
-  int64_t nodes_before = 0;  // computing nodes of all graphs
+  std::vector<std::string> notes;  // PassContext::Note
+  int64_t nodes_before = 0;        // computing nodes of all graphs
   int64_t nodes_after = 0;
 };
 

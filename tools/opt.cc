@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "ir/text.h"
+#include "passes/fusion_report.h"
 #include "passes/pass_manager.h"
 #include "passes/pipeline.h"
 #include "tools/command.h"
@@ -27,6 +28,7 @@ struct OptFlags {
   std::string skip;
   int64_t bisect_limit = -1;
   bool timing = false;
+  bool explain_fusion = false;
   bool verify_each = false;
 };
 
@@ -87,6 +89,18 @@ absl::Status BindSizes(const OptFlags& flags, ir::Module& module) {
   return absl::OkStatus();
 }
 
+// Kernels and bytes of the graphs that have been fused, and why neighbours stay apart.
+void ExplainFusion(const ir::Module& module, const passes::PassReport& report) {
+  for (const auto& graph : module.graphs()) {
+    const passes::FusionReport fusion = passes::MakeFusionReport(*graph);
+    if (fusion.kernels > 0) std::fputs(passes::ToText(fusion).c_str(), stderr);
+  }
+  for (const passes::PassRun& run : report.runs) {
+    if (run.pass != "fuse") continue;
+    for (const std::string& note : run.notes) std::fprintf(stderr, "%s\n", note.c_str());
+  }
+}
+
 absl::Status RunOpt(const OptFlags& flags) {
   if (!flags.passes.empty() && !flags.pipeline.empty()) {
     return UsageError("opt: --passes and --pipeline exclude each other");
@@ -100,6 +114,7 @@ absl::Status RunOpt(const OptFlags& flags) {
   for (const std::string& warning : report.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   if (flags.timing) std::fputs(report.ToString().c_str(), stderr);
+  if (flags.explain_fusion) ExplainFusion(*module, report);
   return WriteResult(flags.output, ir::Print(*module));
 }
 
@@ -126,6 +141,8 @@ std::function<absl::Status()> DeclareOpt(CLI::App& app) {
       ->type_name("N")
       ->check(WholeNumber(0));
   app.add_flag("--timing", flags->timing, "Print time, changes and statistics per pass to stderr");
+  app.add_flag("--explain-fusion", flags->explain_fusion,
+               "Print kernels, bytes, and why neighbours are not fused to stderr");
   app.add_flag("--verify-each", flags->verify_each,
                "Verify the model after every pass (always done at the end)");
   flags->model.Declare(app);

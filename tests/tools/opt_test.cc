@@ -76,6 +76,21 @@ TEST_F(OptTest, SomeSizesAreNotEnough) {
   EXPECT_THAT(result.err, HasSubstr("--bind: graph @g: input %x: named size 'T' is not bound"));
 }
 
+TEST_F(OptTest, FusionIsExplainedWhenAskedFor) {
+  const CommandResult step = Run({"opt", "--pipeline=train", "--amp=f16"}, kSmall);
+  const std::vector<std::string> args = {"opt", "--pipeline=cuda", "--bind=B=8"};
+  const CommandResult silent = Run(args, step.out);
+  EXPECT_EQ(silent.exit_code, 0) << silent.err;
+  EXPECT_EQ(silent.err, "");
+  EXPECT_THAT(silent.out, HasSubstr("family=\"matmul\", reason=\""));
+  const CommandResult told =
+      Run({"opt", "--pipeline=cuda", "--bind=B=8", "--explain-fusion"}, step.out);
+  EXPECT_EQ(told.out, silent.out);
+  EXPECT_THAT(told.err, HasSubstr("@step: 5 kernels (matmul 2, optimizer 1, pointwise 1, row 1), "
+                                  "0 casts alone\nbytes moved in one run: "));
+  EXPECT_THAT(told.err, HasSubstr("cross_entropy reads rows of 2, the product computes tiles"));
+}
+
 TEST_F(OptTest, DumpsGoToStderr) {
   const CommandResult result = Run(
       {"opt", "--passes=autocast,dce", "--amp=f16", "--print-after=change", "--timing"}, kSmall);
