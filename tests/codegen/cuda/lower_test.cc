@@ -1,0 +1,134 @@
+// Fused graphs as Programs: what is launched, in which order, over which memory.
+#include "codegen/cuda/lower.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ir/text.h"
+
+namespace duotone::codegen::cuda {
+namespace {
+
+using runtime::KernelLaunch;
+using testing::HasSubstr;
+
+absl::StatusOr<runtime::Program> LowerText(const std::string& text) {
+  absl::StatusOr<std::unique_ptr<ir::Module>> module = ir::Parse(text);
+  if (!module.ok()) return module.status();
+  return Lower(*(*module)->graphs().front(), {.codegen = {.target = *FindGpuTarget("sm_80")}});
+}
+
+std::vector<const KernelLaunch*> LaunchesOf(const runtime::Program& program) {
+  std::vector<const KernelLaunch*> launches;
+  for (const runtime::Step& step : program.steps) {
+    if (const auto* launch = std::get_if<KernelLaunch>(&step.action)) launches.push_back(launch);
+  }
+  return launches;
+}
+
+template <typename Action>
+int Count(const runtime::Program& program) {
+  int count = 0;
+  for (const runtime::Step& step : program.steps) {
+    count += std::holds_alternative<Action>(step.action);
+  }
+  return count;
+}
+
+TEST(CudaLower, EqualFusionsOfDifferentNodesAreOneKernel) {
+  auto program = LowerText(R"(
+    graph @g(%x: f32[1000]) {
+      %a = fusion(%x) : f32[1000] {loc="a.cc:1"} body(%x: f32[1000]) { %n = neg(%x) : f32[1000] return %n }
+      %b = fusion(%a) : f32[1000] {loc="a.cc:2"} body(%y: f32[1000]) { %m = neg(%y) : f32[1000] return %m }
+      return %b
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->kernels.size(), 1u);
+  EXPECT_EQ(Count<KernelLaunch>(*program), 2);
+  EXPECT_TRUE(runtime::CheckProgram(*program).ok());
+}
+
+TEST(CudaLower, TestsOfOneAllFiniteShareAWordThatIsSetOnce) {
+  auto program = LowerText(R"(
+    graph @g(%x: f32[1000], %y: f32[1000]) {
+      %a, %fa = fusion(%x) : f32[1000], bool[] body(%x: f32[1000]) {
+        %n = neg(%x) : f32[1000] %f = all_finite(%n) : bool[] return %n, %f }
+      %b, %fb = fusion(%y) : f32[1000], bool[] body(%y: f32[1000]) {
+        %n = abs(%y) : f32[1000] %f = all_finite(%n) : bool[] return %n, %f }
+      %ok = all_finite(%fa, %fb) : bool[]
+      return a=%a, b=%b, ok=%ok
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(Count<runtime::Fill>(*program), 1);
+  EXPECT_EQ(Count<KernelLaunch>(*program), 2);
+  const int word = program->FindOutput("ok");
+  for (const KernelLaunch* launch : LaunchesOf(*program)) {
+    EXPECT_THAT(launch->writes, testing::Contains(word));
+  }
+}
+
+TEST(CudaLower, SecondStagesWaitUntilOneOfThemIsRead) {
+  auto program = LowerText(R"(
+    graph @g(%x: f32[4096, 64]) {
+      %a = fusion(%x), family="column" : f32[64] body(%x: f32[4096, 64]) {
+        %s = reduce_sum(%x), axes=[0] : f32[64] return %s }
+      %b = fusion(%x), family="column" : f32[64] body(%x: f32[4096, 64]) {
+        %s = reduce_max(%x), axes=[0] : f32[64] return %s }
+      %c = fusion(%a, %b) : f32[64] body(%a: f32[64], %b: f32[64]) {
+        %s = add(%a, %b) : f32[64] return %s }
+      return %c
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<std::string> families;
+  for (const KernelLaunch* launch : LaunchesOf(*program)) families.push_back(launch->family);
+  EXPECT_THAT(families, testing::ElementsAre("column", "column", "finish", "pointwise"));
+}
+
+TEST(CudaLower, AnUpdateIsDoneInPlaceUnderItsGuard) {
+  auto program = LowerText(R"(
+    module @m {
+      param %w: f32[1000] = zeros()
+      graph @step(%g: f32[1000], %ok: bool[]) {
+        %n = fusion(%w, %g) : f32[1000] body(%w: f32[1000], %g: f32[1000]) {
+          %d = sub(%w, %g) : f32[1000] return %d }
+        update %w = %n guard=%ok
+        return ok=%ok
+      }
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  const std::vector<const KernelLaunch*> launches = LaunchesOf(*program);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_THAT(launches[0]->writes, testing::ElementsAre(program->FindState("w")));
+  EXPECT_THAT(launches[0]->reads, testing::Contains(program->FindInput("ok")));
+  EXPECT_THAT(program->kernels[0].source, HasSubstr("guard"));
+}
+
+TEST(CudaLower, AFusionThatReadsOtherElementsOfAnEntryDoesNotOverwriteIt) {
+  auto program = LowerText(R"(
+    module @m {
+      param %w: f32[32, 32] = zeros()
+      graph @step(%g: f32[32, 32], %ok: bool[]) {
+        %n = fusion(%w, %g) : f32[32, 32] body(%w: f32[32, 32], %g: f32[32, 32]) {
+          %t = transpose(%w), perm=[1, 0] : f32[32, 32]
+          %d = sub(%t, %g) : f32[32, 32] return %d }
+        update %w = %n guard=%ok
+        return ok=%ok
+      }
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  const std::vector<const KernelLaunch*> launches = LaunchesOf(*program);
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[1]->family, "copy");
+  EXPECT_THAT(launches[1]->writes, testing::ElementsAre(program->FindState("w")));
+}
+
+TEST(CudaLower, ANodeOutsideFusionsIsAnError) {
+  auto program = LowerText("graph @g(%x: f32[4]) { %y = neg(%x) : f32[4] return %y }");
+  EXPECT_THAT(std::string(program.status().message()),
+              HasSubstr("neg: stands outside a fusion; run passes/fuse before code generation "
+                        "(node %y)"));
+}
+
+}  // namespace
+}  // namespace duotone::codegen::cuda
