@@ -1,5 +1,8 @@
 #include "duotone/cuda_compile.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "codegen/cuda/lower.h"
@@ -36,6 +39,16 @@ absl::StatusOr<std::unique_ptr<ir::Module>> CloneEntry(const ir::Module& module,
   return clone;
 }
 
+bool UsesBf16(const ir::Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    const bool here = std::any_of(node->types().begin(), node->types().end(),
+                                  [](const ir::Type& type) { return type.dtype == DType::kBF16; });
+    if (here) return true;
+    if (node->body() != nullptr && UsesBf16(*node->body())) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::StatusOr<passes::PassReport> AddWeightCopies(ir::Module& trained,
@@ -58,6 +71,10 @@ absl::StatusOr<CudaEntry> LowerForCuda(const ir::Module& trained, std::string_vi
   lower.rng_position = passes::kRngPosition;
   absl::StatusOr<runtime::Program> program = codegen::cuda::Lower(*graph, lower);
   DUOTONE_RETURN_IF_ERROR(program).With("graph @%s for %s", entry, options.target->name);
+  if (!options.target->has_bf16 && UsesBf16(*graph)) {
+    result.warnings.push_back(
+        absl::StrFormat("bf16 on %s computes through f32", options.target->name));
+  }
   result.program = *std::move(program);
   result.graph = graph;
   return result;

@@ -43,6 +43,7 @@ struct CudaEntry {
   const ir::Graph* graph = nullptr;
   passes::PassReport passes;
   runtime::Program program;
+  std::vector<std::string> warnings;  // "bf16 on sm_75 computes through f32"
 };
 
 // Adds the 16-bit copies of the weights that the module's graphs read as casts (pass

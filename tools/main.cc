@@ -19,6 +19,8 @@ constexpr Command kCommands[] = {
     {"opt", "Reads a .duo file, runs passes over it and prints the result.", DeclareOpt},
     {"explain", "Says why each node has its dtype, and what the casts cost.", DeclareExplain},
     {"train", "Trains a .duo model.", DeclareTrain},
+    {"kernels", "Compiles a model's CUDA kernels and reports on them, without a GPU.",
+     DeclareKernels},
     {"devices", "Lists what this build can run on.", DeclareDevices},
     {"ops", "Prints the op table.", DeclareOps},
     {"passes", "Prints the passes and pipelines.", DeclarePasses},

@@ -4,10 +4,15 @@
 #include <memory>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "ir/op_docs.h"
 #include "passes/pass_docs.h"
+#include "runtime/cuda/driver.h"
+#include "runtime/cuda/kernel_cache.h"
+#include "runtime/cuda/nvrtc.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
 
@@ -30,6 +35,49 @@ absl::Status WritePages(const std::string& dir) {
   return absl::OkStatus();
 }
 
+void PrintCudaDevices() {
+  const absl::StatusOr<std::shared_ptr<const runtime::Driver>> driver = runtime::LoadDriver();
+  if (!driver.ok()) {
+    std::printf("cuda       none: %s\n", std::string(driver.status().message()).c_str());
+    return;
+  }
+  int count = 0;
+  const absl::Status counted =
+      (*driver)->Check((*driver)->DeviceGetCount(&count), "counting the CUDA devices");
+  if (!counted.ok() || count == 0) {
+    std::printf("cuda       none: %s\n", counted.ok() ? "the driver finds no device"
+                                                      : std::string(counted.message()).c_str());
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    runtime::CuDevice device = 0;
+    char name[128] = "?";
+    (*driver)->DeviceGet(&device, i);
+    (*driver)->DeviceGetName(name, sizeof(name), device);
+    std::printf("cuda:%-5d %s\n", i, name);
+  }
+}
+
+// What CUDA devices, and `duotone kernels` without one, compile with.
+void PrintKernelCompiler() {
+  const absl::StatusOr<runtime::Nvrtc> nvrtc = runtime::OpenNvrtc();
+  if (nvrtc.ok()) {
+    std::printf("nvrtc      %d.%d, %s; for %s\n", nvrtc->major, nvrtc->minor, nvrtc->path.c_str(),
+                absl::StrJoin(nvrtc->architectures, ", ", [](std::string* out, int architecture) {
+                  absl::StrAppend(out, "sm_", architecture);
+                }).c_str());
+  } else {
+    std::printf("nvrtc      none: %s\n", std::string(nvrtc.status().message()).c_str());
+  }
+  const runtime::KernelCacheOptions cache = runtime::KernelCacheOptionsFromEnvironment();
+  if (cache.directory.empty() || cache.max_bytes == 0) {
+    std::printf("cache      none%s%s\n", cache.warning.empty() ? "" : ": ", cache.warning.c_str());
+  } else {
+    std::printf("cache      %s, up to %d MiB of kernels\n", cache.directory.c_str(),
+                static_cast<int>(cache.max_bytes >> 20));
+  }
+}
+
 }  // namespace
 
 std::function<absl::Status()> DeclareDevices(CLI::App&) {
@@ -39,6 +87,8 @@ std::function<absl::Status()> DeclareDevices(CLI::App&) {
         "evaluation\n",
         std::thread::hardware_concurrency());
     std::printf("reference  one thread, every node by the reference evaluator\n");
+    PrintCudaDevices();
+    PrintKernelCompiler();
     return absl::OkStatus();
   };
 }

@@ -17,18 +17,18 @@ constexpr double kWarp = 32;
 constexpr int kSmallestTensorShape = 2 * 16 * 8 * 8;  // FLOPs of one m16n8k8
 constexpr double kMatrixBytes = 8 * 8 * 2;            // of LDSM, for a warp
 
-absl::StatusOr<KernelCode> ReadKernel(const Kernel& kernel, const GpuTarget& target) {
+absl::StatusOr<KernelCode> ReadKernel(const Kernel& kernel, int index, const GpuTarget& target) {
+  const std::string name = absl::StrFormat("k%d", index);
   if (kernel.cubin.empty() || kernel.architecture != target.name) {
-    return FailedPrecondition("kernel %s has no machine code for %s", kernel.name, target.name);
+    return FailedPrecondition("kernel %s has no machine code for %s", name, target.name);
   }
   absl::StatusOr<Cubin> cubin = ReadCubin(kernel.cubin);
-  DUOTONE_RETURN_IF_ERROR(cubin).With("kernel %s", kernel.name);
+  DUOTONE_RETURN_IF_ERROR(cubin).With("kernel %s", name);
   const CubinKernel* entry = cubin->Find(kernel.name);
-  if (entry == nullptr && cubin->kernels.size() == 1) entry = &cubin->kernels[0];
   if (entry == nullptr) {
-    return Internal("kernel %s: its machine code has no entry of that name", kernel.name);
+    return Internal("kernel %s: its machine code has no entry %s", name, kernel.name);
   }
-  return KernelCode{.name = kernel.name,
+  return KernelCode{.name = name,
                     .registers = entry->registers,
                     .barriers = entry->barriers,
                     .local_bytes = entry->frame_bytes,
@@ -352,8 +352,9 @@ std::array<std::pair<std::string_view, double>, 8> TermsOf(const PredictedTerms&
 
 absl::StatusOr<ProgramReport> MakeProgramReport(const Program& program, const GpuTarget& target) {
   ProgramReport report{.program = program.name, .target = &target};
-  for (const Kernel& kernel : program.kernels) {
-    DUOTONE_ASSIGN_OR_RETURN(KernelCode code, ReadKernel(kernel, target));
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    DUOTONE_ASSIGN_OR_RETURN(KernelCode code,
+                             ReadKernel(program.kernels[i], static_cast<int>(i), target));
     report.kernels.push_back(std::move(code));
   }
   for (int i = 0; i < static_cast<int>(program.steps.size()); ++i) {

@@ -23,7 +23,7 @@ namespace duotone::runtime {
 
 // One kernel's machine code.
 struct KernelCode {
-  std::string name;
+  std::string name;  // "k0": its place in the program
   int registers = 0;
   int barriers = 0;
   int64_t local_bytes = 0;   // frame of a thread: spills and arrays with computed indices

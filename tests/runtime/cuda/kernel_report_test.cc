@@ -138,17 +138,17 @@ TEST_F(KernelReportTest, SumsByFamilyAndRemarks) {
   EXPECT_THAT(us, DoubleNear(report.total.us, 1e-9));
   const std::string text = ToText(report);
   EXPECT_THAT(text, AllOf(HasSubstr("@step for sm_86 (as on one RTX 3090): 3 kernels launched"),
-                          HasSubstr("spill spills: "), Not(HasSubstr("copy spills")),
+                          HasSubstr("k2 spills: "), Not(HasSubstr("k0 spills")),
                           HasSubstr("pointwise"), HasSubstr("1x128")));
 }
 
 TEST_F(KernelReportTest, TheKernelsMustBeCompiledForTheTarget) {
   AddCopy();
   EXPECT_EQ(MakeProgramReport(program_, **FindGpuTarget("sm_80")).status().message(),
-            "kernel copy has no machine code for sm_80");
+            "kernel k0 has no machine code for sm_80");
   Report("sm_80");
   EXPECT_EQ(MakeProgramReport(program_, **FindGpuTarget("sm_90")).status().message(),
-            "kernel copy has no machine code for sm_90");
+            "kernel k0 has no machine code for sm_90");
 }
 
 TEST_F(KernelReportTest, WhatDoesNotFitIsSaid) {
