@@ -1,0 +1,175 @@
+// duotone kernels: what it writes, what it reports, and how it fails.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "nlohmann/json.hpp"
+#include "tests/runtime/cuda/nvrtc_testing.h"
+#include "tests/tools/command_test.h"
+
+namespace duotone::tools {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kSmall[] = R"(module @small {
+  param %w: f32[64, 32] = kaiming_uniform(fan_in=64)
+
+  graph @loss(%x: f32[B, 64], %y: i32[B]) {
+    %h = matmul(%x, %w) : f32[B, 32]
+    %logits = tanh(%h) : f32[B, 32]
+    %loss, %lse = cross_entropy(%logits, %y) : f32[], f32[B]
+    return loss=%loss, logits=%logits
+  }
+}
+)";
+
+class KernelsTest : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    setenv("DUOTONE_CACHE_DIR", (dir_ / "cache").c_str(), 1);
+    model_ = Write("m.duo", kSmall);
+  }
+  void TearDown() override {
+    unsetenv("DUOTONE_CACHE_DIR");
+    unsetenv("DUOTONE_NVRTC");
+    CommandTest::TearDown();
+  }
+
+  static bool HasNvrtc() { return runtime::NvrtcForTest() != nullptr; }
+
+  std::vector<std::string> FilesIn(const std::string& folder) {
+    std::vector<std::string> names;
+    for (const auto& file : std::filesystem::directory_iterator(dir_ / folder)) {
+      names.push_back(file.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  std::string model_;
+};
+
+TEST_F(KernelsTest, SourcesNeedNoPartOfCuda) {
+  setenv("DUOTONE_NVRTC", "/nowhere", 1);
+  const CommandResult result =
+      Run({"kernels", model_, "--batch=128", "--emit=cuda,graph,program", "-o", "out"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(Read("out/graph.duo"), HasSubstr("= fusion("));
+  EXPECT_THAT(Read("out/program.txt"), StartsWith("program @step"));
+  std::vector<std::string> sources;
+  for (const std::string& name : FilesIn("out")) {
+    if (name.ends_with(".cu")) sources.push_back(name);
+  }
+  ASSERT_FALSE(sources.empty());
+  EXPECT_THAT(sources[0], StartsWith("k00-matmul-"));
+  EXPECT_THAT(Read("out/" + sources[0]), HasSubstr("extern \"C\" __global__ void"));
+  EXPECT_THAT(Read("out/duotone/prelude.cuh"), HasSubstr("FromFloat"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "cache"));
+}
+
+TEST_F(KernelsTest, ReportsAsTextAndJson) {
+  if (!HasNvrtc()) GTEST_SKIP() << "no NVRTC";
+  const CommandResult text =
+      Run({"kernels", model_, "--bind=B=128", "--target=sm_90", "--amp=f16", "--json=r.json"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(StartsWith("@step for sm_90 (as on one H100): "),
+                              HasSubstr("occupancy"), HasSubstr("predicted ")));
+  EXPECT_THAT(text.err, HasSubstr(" 0 from the cache;"));
+  const auto json = nlohmann::json::parse(Read("r.json"));
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["target"], "sm_90");
+  ASSERT_EQ(json["kernels"].size(), json["step"]["kernels"]);
+  double bytes = 0;
+  for (const auto& kernel : json["kernels"]) {
+    EXPECT_GT(kernel["registers"], 0) << kernel;
+    EXPECT_EQ(kernel["spill_bytes"], 0) << kernel;
+    EXPECT_EQ(kernel["local_bytes"], 0) << kernel;
+    EXPECT_TRUE(kernel["code"]["unknown"].empty()) << kernel["code"]["unknown"];
+    bytes += kernel["bytes_read"].get<double>() + kernel["bytes_written"].get<double>();
+  }
+  EXPECT_EQ(json["step"]["bytes"], bytes);
+  EXPECT_EQ(json["kernels"][0]["family"], "matmul");
+
+  const CommandResult again =
+      Run({"kernels", model_, "--bind=B=128", "--target=sm_90", "--amp=f16", "--json=-"});
+  EXPECT_THAT(again.err, HasSubstr(" 0 compiled, "));
+  auto second = nlohmann::json::parse(again.out);
+  EXPECT_EQ(second["kernels"], json["kernels"]);
+}
+
+TEST_F(KernelsTest, MachineCodeAndPtxAreFiles) {
+  if (!HasNvrtc()) GTEST_SKIP() << "no NVRTC";
+  const CommandResult result = Run({"kernels", model_, "--batch=64", "--emit=ptx,cubin",
+                                    "--target=sm_75", "--no-cache", "--entry=eval", "-o", "out"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, IsEmpty());
+  int cubins = 0, ptx = 0;
+  for (const std::string& name : FilesIn("out")) {
+    const std::string bytes = Read("out/" + name);
+    if (name.ends_with(".ptx")) EXPECT_THAT(bytes, HasSubstr(".target sm_75")), ++ptx;
+    if (name.ends_with(".cubin")) EXPECT_EQ(bytes.substr(1, 3), "ELF"), ++cubins;
+  }
+  EXPECT_GT(cubins, 0);
+  EXPECT_EQ(cubins, ptx);
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "cache"));
+}
+
+// What `opt --pipeline=train` wrote is compiled as it stands.
+TEST_F(KernelsTest, ATrainedModuleGivesTheSameKernels) {
+  const CommandResult trained =
+      Run({"opt", "--pipeline=train", "--amp=f16", model_, "-o", "step.duo"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const CommandResult direct =
+      Run({"kernels", model_, "--batch=128", "--amp=f16", "--emit=program"});
+  const CommandResult twice = Run({"kernels", "step.duo", "--batch=128", "--emit=program"});
+  ASSERT_EQ(direct.exit_code, 0) << direct.err;
+  EXPECT_EQ(twice.out, direct.out);
+}
+
+TEST_F(KernelsTest, Bf16OnTuringIsWarnedOf) {
+  const std::vector<std::string> args = {"kernels", model_, "--batch=128", "--emit=program"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), args.begin(), args.end());
+    return Run(more).err;
+  };
+  constexpr char kWarning[] = "warning: bf16 on sm_75 computes through f32\n";
+  EXPECT_THAT(with({"--amp=bf16", "--target=sm_75"}), HasSubstr(kWarning));
+  EXPECT_THAT(with({"--amp=f16", "--target=sm_75"}), Not(HasSubstr("warning: bf16")));
+  EXPECT_THAT(with({"--amp=bf16", "--target=sm_80"}), Not(HasSubstr("warning: bf16")));
+}
+
+TEST_F(KernelsTest, WrongCallsAreSentences) {
+  const auto error = [&](std::vector<std::string> args, int exit_code) {
+    args.insert(args.begin(), {"kernels", model_});
+    const CommandResult result = Run(args);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(error({"--batch=8", "--target=sm_70"}, 2),
+              HasSubstr("--target: there is no GPU architecture 'sm_70'; known: sm_75, sm_80"));
+  EXPECT_THAT(error({"--batch=8", "--emit=sass"}, 2),
+              HasSubstr("--emit: there is no 'sass'; known: report, graph, program"));
+  EXPECT_THAT(error({"--batch=8", "--emit=cuda"}, 2), HasSubstr("name a folder with -o"));
+  EXPECT_THAT(error({}, 2), HasSubstr("@step has the size B: give --bind B=128 or so"));
+  EXPECT_THAT(error({"--batch=8", "--entry=nonsense"}, 1),
+              HasSubstr("--entry: module @small has no graph @nonsense; it has: @loss"));
+  Write("file", "");
+  EXPECT_THAT(error({"--batch=8", "--emit=cuda", "-o", "file"}, 1), HasSubstr("file/"));
+}
+
+TEST_F(KernelsTest, WithoutNvrtcMachineCodeIsAnError) {
+  setenv("DUOTONE_NVRTC", "/nowhere", 1);
+  const CommandResult result = Run({"kernels", model_, "--batch=8", "--no-cache"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("/nowhere"), HasSubstr("NVRTC")));
+  EXPECT_THAT(Run({"devices"}).out, HasSubstr("nvrtc      none: "));
+}
+
+}  // namespace
+}  // namespace duotone::tools
