@@ -161,6 +161,18 @@ void Builder::MarkNeeded() {
   for (const Body& body : bodies_) {
     for (Value operand : body.operands) needed_.Insert(operand);
   }
+  // A sum over a whole kernel is tested where it is stored: after the kernel.
+  for (const FusionGroup& group : plan_.groups) {
+    for (const FiniteTest& test : group.tests) {
+      for (Value value : test.values) {
+        const WorkKind kind = WorkKindOf(*value.node);
+        const bool reduces = kind == WorkKind::kRow || kind == WorkKind::kReduce;
+        if (reduces && ResultRole(*value.node, value.index) == Role::kAcross) {
+          needed_.Insert(value);
+        }
+      }
+    }
+  }
   auto root = [&](Value value) {
     if (!value) return;
     needed_.Insert(value);

@@ -121,6 +121,19 @@ std::string FusionPlanner::Refusal(const Node& node, int index) {
   return RefusalOfSize(node, index);
 }
 
+// One of the leaves is something that the group has element by element, computed or read.
+bool FusionPlanner::SharesElements(const Leaves& leaves, int group) const {
+  return std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) {
+    if (leaf.divisor != 1) return false;
+    const State& read = StateOf(leaf.value.node);
+    if (read.place == Place::kMember && read.group == group) {
+      return read.roles[leaf.value.index] == Role::kFull;
+    }
+    return leaf.value.type().elements() == plan_.groups[group].elements &&
+           group_states_[group].operands.contains({leaf.value.node, leaf.value.index});
+  });
+}
+
 // Each element of the node needs the same element of the group's values, or its row's.
 std::string FusionPlanner::RefusalOfElementwise(const Node& node, const FusionGroup& group,
                                                 int index) {
@@ -137,6 +150,11 @@ std::string FusionPlanner::RefusalOfElementwise(const Node& node, const FusionGr
       break;
     default:
       return absl::StrFormat("a %s kernel has no epilogue", FamilyName(group.family));
+  }
+  if (group.family == Family::kRow && elements == group.elements &&
+      !SharesElements(LeavesOf(node), index)) {
+    return absl::StrFormat("%%%s shares numbers per row with the kernel, but no elements",
+                           node.name());
   }
   int segment = -1;
   for (const Leaf& leaf : LeavesOf(node)) {
@@ -193,6 +211,15 @@ std::string FusionPlanner::RefusalByRow(const Node& node, const FusionGroup& gro
       if (is_row && shape.rows == group.rows && shape.length == group.length) break;
       return absl::StrFormat("%s sums %d rows of %d, the kernel works on %d of %d", node.def().name,
                              shape.rows, shape.length, group.rows, group.length);
+  }
+  bool shares = false;
+  for (int i = 0; i < node.operand_count(); ++i) {
+    const bool is_main = of_rows || OperandRole(node, i) == Role::kFull;
+    shares |= is_main && (of_rows || SharesElements(LeavesOf(node.operand(i)), index));
+  }
+  if (!shares) {
+    return absl::StrFormat("%s shares numbers per row with the kernel, but no elements",
+                           node.def().name);
   }
   for (int i = 0; i < node.operand_count(); ++i) {
     const Role wanted = of_rows ? Role::kRow : OperandRole(node, i);

@@ -110,6 +110,7 @@ class FusionPlanner {
   std::string Refusal(const ir::Node& node, int group);
   std::string RefusalByRow(const ir::Node& node, const FusionGroup& group, int index);
   std::string RefusalOfElementwise(const ir::Node& node, const FusionGroup& group, int index);
+  bool SharesElements(const Leaves& leaves, int group) const;
   std::string RefusalOfSize(const ir::Node& node, int group);
   // Puts the node into the last group it reads if it may join, else into a new one.
   void Commit(const ir::Node& node, Family family);
