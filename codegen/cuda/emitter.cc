@@ -18,17 +18,6 @@ namespace {
 
 bool IsIdentifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// True if `text` contains `name` as a whole word.
-bool Mentions(const std::string& text, const std::string& name) {
-  if (name.empty()) return false;
-  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-    const size_t end = at + name.size();
-    const bool begins = at == 0 || !IsIdentifier(text[at - 1]);
-    if (begins && (end == text.size() || !IsIdentifier(text[end]))) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::string Indent(const std::string& text, int spaces) {
@@ -42,6 +31,16 @@ std::string Indent(const std::string& text, int spaces) {
   }
   result.pop_back();
   return result;
+}
+
+bool Mentions(const std::string& text, const std::string& name) {
+  if (name.empty()) return false;
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    const bool begins = at == 0 || !IsIdentifier(text[at - 1]);
+    if (begins && (end == text.size() || !IsIdentifier(text[end]))) return true;
+  }
+  return false;
 }
 
 std::string LabelOf(const ir::Node& node) {

@@ -260,6 +260,8 @@ class Emitter {
 
 // `text` with every line indented by so many spaces more, but for lines of the preprocessor.
 std::string Indent(const std::string& text, int spaces);
+// True if `text` contains `name` as a whole word.
+bool Mentions(const std::string& text, const std::string& name);
 // "gelu (gpt.cc:40, node %gelu.1)".
 std::string LabelOf(const ir::Node& node);
 // The sizes of a static shape.

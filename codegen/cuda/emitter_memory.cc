@@ -178,9 +178,9 @@ Emitter::Element Emitter::LoadScalar(int input, const Index& position, bool lane
                        : absl::StrCat("LoadIf(", condition, ", ", Pointer(array, position), ")");
     }
     std::string name = NewName('x');
-    const bool is_array = is_early && site_.copies > 1 &&
-                          (Index(position).Contains(Index::Variable(site_.copy, 2)) ||
-                           !position.constant().has_value());
+    // The same element for all copies is loaded once.
+    const bool is_array =
+        is_early && site_.copies > 1 && (!position.constant().has_value() || !condition.empty());
     if (is_array) {
       AddLine(declarations_, absl::StrFormat("%s %s[%d];", type, name, site_.copies));
       absl::StrAppend(&name, "[", site_.copy, "]");

@@ -13,12 +13,8 @@ struct Family {
                                               const CodegenOptions& options);
 };
 constexpr Family kFamilies[] = {
-    {"column", GenerateColumn},
-    {"matmul", GenerateMatMul},
-    {"optimizer", GenerateOptimizer},
-    {"pointwise", GeneratePointwise},
-    {"row", GenerateRow},
-    {"scatter", GenerateScatter},
+    {"column", GenerateColumn},       {"matmul", GenerateMatMul}, {"optimizer", GenerateOptimizer},
+    {"pointwise", GeneratePointwise}, {"row", GenerateRow},       {"scatter", GenerateScatter},
 };
 
 }  // namespace

@@ -227,7 +227,6 @@ absl::Status PointwiseGenerator::Collect() {
     });
   });
   for (Group& group : groups_) {
-    if (group.elements == 0) continue;
     for (int width = kMaxVector; width > 1; width /= 2) {
       if (!IsLegal(group, width)) continue;
       group.widest = width;

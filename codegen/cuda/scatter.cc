@@ -234,7 +234,7 @@ std::string ScatterGenerator::UpdateCode(const Schedule& schedule) {
   for (const std::string* part : {&parts.loads, &parts.body}) {
     if (part->empty()) continue;
     absl::StrAppend(&code, loop);
-    if (part->find(" m") != std::string::npos) {
+    if (Mentions(*part, "m")) {
       absl::StrAppend(&code, "        const ", type, " m = i + from[u];\n");
     }
     absl::StrAppend(&code, "        if (", wanted, ") {\n", *part, "        }\n      }\n");

@@ -259,8 +259,9 @@ absl::StatusOr<FusionRun> RunFusion(const ir::Node& fusion, llvm::ArrayRef<ir::A
   CodegenOptions codegen{.exact = options.exact, .schedules = options.schedules};
   DUOTONE_ASSIGN_OR_RETURN(codegen.target, FindGpuTarget(options.target));
   FusionRun run;
-  DUOTONE_ASSIGN_OR_RETURN(run.kernel,
-                           GenerateKernel(fusion, {.present = options.guard.has_value()}, codegen));
+  GuardOption guard{.present = options.guard.has_value()};
+  for (const auto& [result, operand] : options.in_place) guard.in_place.push_back(operand);
+  DUOTONE_ASSIGN_OR_RETURN(run.kernel, GenerateKernel(fusion, guard, codegen));
   Runner forward(fusion, run.kernel, codegen, options, /*reverse=*/false);
   DUOTONE_RETURN_IF_ERROR(forward.Run(operands));
   run.results = forward.Results();
