@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "duotone/backend.h"
 #include "duotone/internal.h"
 #include "duotone/reproducer.h"
 #include "duotone/session.h"
@@ -98,10 +99,13 @@ absl::StatusOr<CompileReport> RunPipeline(const passes::PassOptions& pass_option
 
 }  // namespace
 
-absl::StatusOr<TrainSession> Compile(const Model& model, const Options& options) {
+absl::StatusOr<TrainSession> internal::CompileWith(const Model& model, const Options& options,
+                                                   const CudaParts& parts) {
   const ir::Module* source = internal::Access::ModuleOf(model);
   if (source == nullptr) return FailedPrecondition("compile: the model is empty");
   DUOTONE_RETURN_IF_ERROR(CheckOptions(options)).With("options");
+  // A device that is not there is reported before anything is compiled for it.
+  DUOTONE_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(options, parts));
   const passes::PassOptions pass_options = ToPassOptions(options);
   std::unique_ptr<ir::Module> module = source->Clone();
   absl::StatusOr<CompileReport> report = RunPipeline(pass_options, options.dump, *module);
@@ -112,8 +116,12 @@ absl::StatusOr<TrainSession> Compile(const Model& model, const Options& options)
   DUOTONE_ASSIGN_OR_RETURN(
       std::unique_ptr<internal::SessionImpl> impl,
       internal::SessionImpl::Create(std::move(module), options, internal::HashModel(*source),
-                                    *std::move(report)));
+                                    *std::move(report), std::move(backend)));
   return internal::SessionImpl::Wrap(std::move(impl));
+}
+
+absl::StatusOr<TrainSession> Compile(const Model& model, const Options& options) {
+  return internal::CompileWith(model, options, {});
 }
 
 absl::StatusOr<TrainSession> Compile(GraphBuilder&& builder, const Options& options) {

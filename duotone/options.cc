@@ -1,13 +1,15 @@
 #include "duotone/options.h"
 
-#include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <memory>
 
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "duotone/translate_options.h"
 #include "ir/op_def.h"
 #include "passes/registry.h"
+#include "runtime/cuda/driver.h"
 
 namespace duotone {
 namespace {
@@ -207,6 +209,26 @@ passes::LossScaleOptions ToPassLossScale(const Options& options) {
 
 }  // namespace
 
+std::optional<int> Device::cuda_ordinal() const {
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!name_.starts_with(kPrefix)) return std::nullopt;
+  int ordinal = -1;
+  const char* end = name_.data() + name_.size();
+  const auto [stop, error] = std::from_chars(name_.data() + kPrefix.size(), end, ordinal);
+  if (error != std::errc() || stop != end || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
+std::vector<std::string> Device::Available() {
+  std::vector<std::string> names = {"cpu", "reference"};
+  const auto driver = runtime::LoadDriver();
+  int count = 0;
+  if (driver.ok() && (*driver)->DeviceGetCount(&count) == runtime::kCuSuccess) {
+    for (int i = 0; i < count; ++i) names.push_back(absl::StrCat("cuda:", i));
+  }
+  return names;
+}
+
 passes::PassOptions ToPassOptions(const Options& options) {
   passes::PassOptions result;
   result.graph = options.graph;
@@ -254,10 +276,12 @@ absl::Status CheckOptions(const Options& options) {
     DUOTONE_RETURN_IF_ERROR(CheckSchedule(schedule)).With("optimizers[%d]", i);
   }
   if (options.losses.empty()) return InvalidArgument("losses is empty: name an output to minimise");
-  const std::vector<std::string> devices = Device::Available();
-  if (std::find(devices.begin(), devices.end(), options.device.name()) == devices.end()) {
-    return InvalidArgument("there is no device '%s'; this build has %s", options.device.name(),
-                           absl::StrJoin(devices, ", "));
+  const std::string& device = options.device.name();
+  if (device != "cpu" && device != "reference" && !options.device.cuda_ordinal().has_value()) {
+    return InvalidArgument(
+        "there is no device '%s'; this build has cpu, reference, and cuda:0, "
+        "cuda:1, ... where there is a GPU",
+        device);
   }
   if (options.threads < 0 || options.threads > 4096) {
     return InvalidArgument("threads must be in [0, 4096], and is %d", options.threads);

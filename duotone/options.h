@@ -125,15 +125,17 @@ struct Sgd {
 };
 using Optimizer = std::variant<AdamW, Adam, Sgd>;
 
-// Where a session runs: "cpu", or "reference" (the op table's own evaluation on the CPU, without
-// libraries).
+// Where a session runs: "cpu", "reference" (the op table's own evaluation on the CPU, without
+// libraries), or an NVIDIA GPU: "cuda:0", "cuda:1", ...
 class Device {
  public:
   explicit Device(std::string name) : name_(std::move(name)) {}
   static Device Default() { return Device("cpu"); }
   const std::string& name() const { return name_; }
-  // The devices of this build.
-  static std::vector<std::string> Available() { return {"cpu", "reference"}; }
+  // N of "cuda:N"; nothing for other devices.
+  std::optional<int> cuda_ordinal() const;
+  // The devices of this machine.
+  static std::vector<std::string> Available();
 
  private:
   std::string name_;
@@ -172,6 +174,8 @@ struct Options {
   // Where a failing compilation leaves its reproducer, duotone-repro-<hash>.duo; empty: nowhere.
   std::string reproducer_directory = ".";
   DumpOptions dump;
+  // Gets lines on what is compiled for a GPU and how much of its memory is needed.
+  std::function<void(const std::string& line)> log;
 };
 
 // The first option that makes no sense, as a sentence; Compile checks the same.

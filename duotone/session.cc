@@ -7,13 +7,11 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "codegen/cpu/lower.h"
 #include "duotone/internal.h"
 #include "duotone/session_impl.h"
 #include "ir/interpreter.h"
 #include "ir/text.h"
 #include "passes/training_module.h"
-#include "runtime/cpu/cpu_device.h"
 
 namespace duotone {
 namespace internal {
@@ -63,16 +61,18 @@ uint64_t HashModel(const ir::Module& module) {
 absl::StatusOr<std::unique_ptr<SessionImpl>> SessionImpl::Create(std::unique_ptr<ir::Module> module,
                                                                  const Options& options,
                                                                  uint64_t model_hash,
-                                                                 CompileReport report) {
+                                                                 CompileReport report,
+                                                                 std::unique_ptr<Backend> backend) {
   std::unique_ptr<SessionImpl> impl(new SessionImpl());
+  DUOTONE_RETURN_IF_ERROR(backend->PrepareModule(*module));
   impl->options_ = options;
   impl->module_ = std::move(module);
   impl->ir_text_ = ir::Print(*impl->module_);
   impl->model_hash_ = model_hash;
   impl->report_ = std::move(report);
-  impl->device_ =
-      runtime::CreateCpuDevice({.name = options.device.name(), .threads = options.threads});
-  impl->state_ = std::make_unique<runtime::StateStore>(impl->device_.get());
+  impl->backend_ = std::move(backend);
+  impl->device_ = &impl->backend_->device();
+  impl->state_ = std::make_unique<runtime::StateStore>(impl->device_);
   DUOTONE_RETURN_IF_ERROR(impl->InitialiseState());
   return impl;
 }
@@ -109,17 +109,9 @@ absl::Status SessionImpl::RefreshDerived() {
 
 absl::StatusOr<std::unique_ptr<Specialisation>> SessionImpl::Make(std::string_view graph,
                                                                   const ir::SizeBinding& sizes) {
-  std::unique_ptr<ir::Module> bound = module_->Clone();
-  ir::Graph* entry = bound->FindGraph(graph);
-  DUOTONE_CHECK(entry != nullptr) << std::string(graph);
-  DUOTONE_RETURN_IF_ERROR(ir::BindSizes(*entry, sizes)).With("graph @%s", graph);
-  const bool use_library =
-      !options_.exact && options_.device.name() != "reference" && runtime::CpuDeviceHasLibrary();
-  absl::StatusOr<runtime::Program> program =
-      codegen::cpu::Lower(*entry, {.use_library = use_library});
-  DUOTONE_RETURN_IF_ERROR(program).With("graph @%s", graph);
+  DUOTONE_ASSIGN_OR_RETURN(runtime::Program program, backend_->MakeProgram(*module_, graph, sizes));
   auto made = std::make_unique<Specialisation>();
-  made->program = std::make_shared<const runtime::Program>(*std::move(program));
+  made->program = std::make_shared<const runtime::Program>(std::move(program));
   DUOTONE_ASSIGN_OR_RETURN(made->loaded, device_->Load(made->program, *state_));
   for (const std::string& loss : options_.losses) {
     made->losses.push_back(FindScalar(*made->program, loss));
@@ -183,6 +175,8 @@ absl::StatusOr<double> SessionImpl::ReadScalar(const Specialisation& specialisat
 absl::StatusOr<Metrics> SessionImpl::Run(const BoundStep& step) {
   Specialisation& specialisation = *step.specialisation_;
   DUOTONE_RETURN_IF_ERROR(Execute(specialisation, step.data_)).With("step %d", steps_ + 1);
+  // The scalars below are needed now; an error in the data is a GPU's to report here.
+  DUOTONE_RETURN_IF_ERROR(device_->Synchronize()).With("step %d", steps_ + 1);
   Metrics metrics;
   metrics.session_ = this;
   metrics.specialisation_ = &specialisation;
@@ -263,6 +257,7 @@ absl::StatusOr<Outputs> SessionImpl::Evaluate(absl::Span<const Feed> feeds) {
   DUOTONE_ASSIGN_OR_RETURN(BoundFeeds bound, BindFeeds(*graph, feeds));
   DUOTONE_ASSIGN_OR_RETURN(Specialisation * specialisation, Specialise(passes::kEvalGraph, bound));
   DUOTONE_RETURN_IF_ERROR(Execute(*specialisation, bound.data)).With("evaluation");
+  DUOTONE_RETURN_IF_ERROR(device_->Synchronize()).With("evaluation");
   Outputs outputs;
   for (const runtime::NamedBuffer& output : specialisation->program->outputs) {
     DUOTONE_ASSIGN_OR_RETURN(outputs.tensors_[output.name],

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "duotone/backend.h"
 #include "duotone/feeds.h"
 #include "duotone/session.h"
 #include "ir/graph.h"
@@ -39,7 +40,8 @@ class SessionImpl {
   static absl::StatusOr<std::unique_ptr<SessionImpl>> Create(std::unique_ptr<ir::Module> module,
                                                              const Options& options,
                                                              uint64_t model_hash,
-                                                             CompileReport report);
+                                                             CompileReport report,
+                                                             std::unique_ptr<Backend> backend);
   static TrainSession Wrap(std::unique_ptr<SessionImpl> impl) {
     return TrainSession(std::move(impl));
   }
@@ -86,7 +88,8 @@ class SessionImpl {
   std::string ir_text_;
   uint64_t model_hash_ = 0;
   CompileReport report_;
-  std::unique_ptr<runtime::Device> device_;
+  std::unique_ptr<Backend> backend_;
+  runtime::Device* device_ = nullptr;  // the backend's
   std::unique_ptr<runtime::StateStore> state_;
   // By entry name and the values of its named sizes. Destroyed before the state and the device they
   // are tied to.

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "ir/op_docs.h"
 #include "passes/pass_docs.h"
+#include "runtime/cuda/cuda_context.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/kernel_cache.h"
 #include "runtime/cuda/nvrtc.h"
@@ -35,27 +36,28 @@ absl::Status WritePages(const std::string& dir) {
   return absl::OkStatus();
 }
 
+// A line per GPU, or why there is none.
 void PrintCudaDevices() {
-  const absl::StatusOr<std::shared_ptr<const runtime::Driver>> driver = runtime::LoadDriver();
+  const auto driver = runtime::LoadDriver();
   if (!driver.ok()) {
     std::printf("cuda       none: %s\n", std::string(driver.status().message()).c_str());
     return;
   }
   int count = 0;
-  const absl::Status counted =
-      (*driver)->Check((*driver)->DeviceGetCount(&count), "counting the CUDA devices");
-  if (!counted.ok() || count == 0) {
-    std::printf("cuda       none: %s\n", counted.ok() ? "the driver finds no device"
-                                                      : std::string(counted.message()).c_str());
-    return;
-  }
+  if ((*driver)->DeviceGetCount(&count) != runtime::kCuSuccess) count = 0;
   for (int i = 0; i < count; ++i) {
-    runtime::CuDevice device = 0;
-    char name[128] = "?";
-    (*driver)->DeviceGet(&device, i);
-    (*driver)->DeviceGetName(name, sizeof(name), device);
-    std::printf("cuda:%-5d %s\n", i, name);
+    const auto context = runtime::CudaContext::Create(*driver, i, absl::StrFormat("cuda:%d", i));
+    if (!context.ok()) {
+      std::printf("cuda:%d     %s\n", i, std::string(context.status().message()).c_str());
+      continue;
+    }
+    const auto memory = (*context)->QueryMemory();
+    std::printf("cuda:%d     %s, %s, %s; %s\n", i, (*context)->model().c_str(),
+                (*context)->architecture().c_str(),
+                memory.ok() ? runtime::MemoryText(memory->total).c_str() : "memory unknown",
+                runtime::CudaVersionText((*driver)->version).c_str());
   }
+  if (count == 0) std::printf("cuda       none: the driver finds no GPU\n");
 }
 
 // What CUDA devices, and `duotone kernels` without one, compile with.

@@ -1,6 +1,7 @@
 #include "tools/train_flags.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "absl/strings/str_join.h"
 #include "base/status.h"
@@ -132,7 +133,7 @@ void TrainFlags::Declare(CLI::App& app) {
                  "0: as many as the hardware runs; results do not depend on it")
       ->type_name("N")
       ->check(WholeNumber(0));
-  app.add_option("--device", device, "cpu or reference (see `duotone devices`)")
+  app.add_option("--device", device, "cpu, reference or cuda:N (see `duotone devices`)")
       ->capture_default_str();
   app.add_flag("--exact", exact, "Every node by the reference evaluator, rounded at every node");
   app.add_flag("--deterministic", deterministic, "No effect on these devices: they always are");
@@ -191,6 +192,9 @@ absl::StatusOr<Options> TrainFlags::ToOptions(int64_t total_steps) const {
   options.losses = from.losses;
   options.graph = from.graph;
   options.device = Device(device);
+  if (!quiet) {
+    options.log = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  }
   options.threads = threads;
   options.seed = seed;
   options.exact = exact;

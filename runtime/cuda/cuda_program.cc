@@ -25,6 +25,14 @@ std::string LaunchText(const KernelLaunch& launch) {
   return absl::StrFormat("the %s kernel of %%%s", launch.family, launch.node);
 }
 
+// "sm_86" runs the code of "sm_80", and "sm_103" that of "sm_100": the same major version and no
+// newer minor one, which is the last digit.
+bool RunsMachineCode(std::string_view device, std::string_view code) {
+  return !device.empty() && device.size() == code.size() &&
+         device.substr(0, device.size() - 1) == code.substr(0, code.size() - 1) &&
+         device.back() >= code.back();
+}
+
 }  // namespace
 
 absl::Status CheckCudaProgram(const Program& program, std::string_view device) {
@@ -89,19 +97,21 @@ absl::Status CudaProgram::LoadKernels() {
   return absl::OkStatus();
 }
 
-// Machine code for exactly this device, else the PTX that came out of the same compilation, which
-// the driver translates.
+// Machine code for this device, else the PTX that came out of the same compilation, which the
+// driver translates.
 absl::Status CudaProgram::LoadKernel(const Kernel& kernel, LoadedKernel& loaded) {
   const Driver& driver = context_->driver();
-  const bool is_exact = !kernel.cubin.empty() && kernel.architecture == context_->architecture();
+  const bool fits =
+      !kernel.cubin.empty() && RunsMachineCode(context_->architecture(), kernel.architecture);
   absl::StatusOr<CuModule> module = FailedPrecondition(
       "it is compiled for %s, not for %s", kernel.architecture, context_->architecture());
-  if (is_exact) module = LoadModule(driver, kernel.cubin, "the machine code");
+  if (fits) module = LoadModule(driver, kernel.cubin, "the machine code");
   if (!module.ok() && !kernel.ptx.empty()) {
     absl::StatusOr<CuModule> from_ptx = LoadModule(driver, kernel.ptx, "the PTX");
-    if (!from_ptx.ok() && is_exact) {
-      return Internal("%s; %s", std::string(module.status().message()),
-                      std::string(from_ptx.status().message()));
+    if (!from_ptx.ok() && fits) {
+      return absl::Status(from_ptx.status().code(),
+                          absl::StrCat(std::string(module.status().message()), "; ",
+                                       std::string(from_ptx.status().message())));
     }
     module = std::move(from_ptx);
   }

@@ -346,6 +346,16 @@ TEST_F(CudaDeviceTest, CodeForAnotherArchitectureIsNoUse) {
             "cuda:0: loading the pointwise kernel of %y: it is compiled for sm_80, not for sm_90");
 }
 
+TEST_F(CudaDeviceTest, CodeForAnOlderDeviceOfTheSameGenerationRuns) {
+  Open({.compute = 87});
+  Program program = AddOne(8);
+  Compile(program);
+  auto loaded = Load(program);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_TRUE(device_->Run(**loaded, {}).ok());
+  EXPECT_EQ(*Read(**loaded, "y"), std::vector<float>(8, 1));
+}
+
 TEST_F(CudaDeviceTest, SharedMemoryIsAskedForUpToTheLimitOfTheDevice) {
   Open({.shared_bytes = 100'000});
   Program program = AddOne(8);
