@@ -69,7 +69,8 @@ TEST(Options, EachBadValueIsASentence) {
       {"schedule.total_steps must be above warmup_steps 10, and is 10",
        [](Options& o) { o.optimizers = {Sgd{.schedule = CosineSchedule(10, 10)}}; }},
       {"losses is empty", [](Options& o) { o.losses.clear(); }},
-      {"there is no device 'cuda:7'", [](Options& o) { o.device = Device("cuda:7"); }},
+      {"there is no device 'cuda:x'", [](Options& o) { o.device = Device("cuda:x"); }},
+      {"there is no device 'cuda:-1'", [](Options& o) { o.device = Device("cuda:-1"); }},
       {"dump.print_after: there is no pass 'fuse-all'",
        [](Options& o) {
          o.dump.print_after = {"*", "fuse-all"};

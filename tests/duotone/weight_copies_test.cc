@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/float16.h"
+#include "duotone/backend.h"
 #include "duotone/duotone.h"
 #include "duotone/internal.h"
 #include "duotone/session_impl.h"
@@ -40,8 +41,9 @@ TrainSession Start(bool copies, uint64_t seed = 5) {
   if (copies) passes->push_back(std::move((*passes::MakePasses({"weight-copies"}, {}))[0]));
   const auto run = passes::PassManager().Run(*passes, *module);
   EXPECT_TRUE(run.ok()) << run.status();
-  auto impl = internal::SessionImpl::Create(
-      std::move(module), options, internal::HashModel(*internal::Access::ModuleOf(model)), {});
+  auto impl = internal::SessionImpl::Create(std::move(module), options,
+                                            internal::HashModel(*internal::Access::ModuleOf(model)),
+                                            {}, *internal::MakeBackend(options));
   EXPECT_TRUE(impl.ok()) << impl.status();
   return internal::SessionImpl::Wrap(*std::move(impl));
 }

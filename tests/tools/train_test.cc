@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "nlohmann/json.hpp"
+#include "tests/runtime/cuda/scoped_environment.h"
 #include "tests/tools/command_test.h"
 
 namespace duotone::tools {
@@ -192,6 +193,15 @@ TEST_F(TrainTest, ThreadsAndDevicesDoNotChangeTheResult) {
   };
   EXPECT_EQ(hash({"--threads=1"}), hash({"--threads=3"}));
   EXPECT_NE(hash({"--seed=1"}), hash({"--seed=2"}));
+}
+
+TEST_F(TrainTest, AGpuThatIsNotThereIsAnErrorAndNoFallback) {
+  const runtime::ScopedEnvironment no_driver("DUOTONE_LIBCUDA", "/nowhere/libcuda.so");
+  const CommandResult result = Train({"--device=cuda:0"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("cuda:0: no CUDA driver on this machine"));
+  EXPECT_EQ(Train({"--device=cuda"}).exit_code, 2);
 }
 
 TEST_F(TrainTest, BadDataIsNamed) {

@@ -1,0 +1,256 @@
+// Whole training steps on the CUDA device, with the driver and the compiler of a GPU in host memory
+// (tests/runtime/cuda/host_driver.h): the generated kernels, their launches and the CUDA graph
+// against the CPU backend.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "duotone/backend.h"
+#include "duotone/duotone.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/runtime/cuda/host_driver.h"
+
+namespace duotone {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Model Load(const std::string& name) {
+  absl::StatusOr<Model> model =
+      LoadModel(std::string(DUOTONE_SOURCE_DIR) + "/samples/models/" + name);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+// Pseudo-random numbers in [-1, 1).
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : state_(seed * 2654435761u + 1) {}
+  double Next() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<double>(state_ >> 33) / (uint64_t{1} << 30) - 1;
+  }
+  std::vector<float> Floats(size_t count) {
+    std::vector<float> values(count);
+    for (float& value : values) value = static_cast<float>(Next());
+    return values;
+  }
+  std::vector<int32_t> Labels(size_t count, int limit) {
+    std::vector<int32_t> values(count);
+    for (int32_t& value : values) value = static_cast<int32_t>((Next() + 1) / 2 * limit) % limit;
+    return values;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// The same session twice, on the CPU and on the GPU in host memory.
+class CudaSessionTest : public testing::Test {
+ protected:
+  ~CudaSessionTest() override {
+    cuda_.reset();
+    EXPECT_THAT(gpu_.Problems(), IsEmpty());
+  }
+
+  void Start(const Model& model, Options options) {
+    options.reproducer_directory = "";
+    absl::StatusOr<TrainSession> cpu = Compile(model, options);
+    ASSERT_TRUE(cpu.ok()) << cpu.status();
+    cpu_ = std::make_unique<TrainSession>(*std::move(cpu));
+    options.device = Device("cuda:0");
+    absl::StatusOr<TrainSession> cuda = internal::CompileWith(
+        model, options,
+        {.driver = gpu_.driver(), .compiler = std::make_shared<runtime::HostCompiler>()});
+    ASSERT_TRUE(cuda.ok()) << cuda.status();
+    cuda_ = std::make_unique<TrainSession>(*std::move(cuda));
+    initial_ = States(*cpu_);
+  }
+
+  // One step of both; the loss may differ by `tolerance` relative to its size.
+  void Step(const std::vector<Feed>& feeds, double tolerance) {
+    absl::StatusOr<Metrics> cpu = cpu_->Step(feeds);
+    ASSERT_TRUE(cpu.ok()) << cpu.status();
+    absl::StatusOr<Metrics> cuda = cuda_->Step(feeds);
+    ASSERT_TRUE(cuda.ok()) << cuda.status();
+    if (std::isfinite(cpu->loss())) {
+      EXPECT_NEAR(cuda->loss(), cpu->loss(), tolerance * std::fabs(cpu->loss()))
+          << "step " << cpu->step();
+    }
+    EXPECT_EQ(std::isfinite(cuda->loss()), std::isfinite(cpu->loss()));
+    EXPECT_EQ(cuda->loss_scale(), cpu->loss_scale()) << "step " << cpu->step();
+    EXPECT_EQ(cuda->skipped(), cpu->skipped()) << "step " << cpu->step();
+    EXPECT_EQ(cuda->skipped_steps(), cpu->skipped_steps());
+    EXPECT_EQ(cuda->lr(), cpu->lr());
+    last_skipped_ = cpu->skipped();
+  }
+
+  static std::map<std::string, std::vector<float>> States(const TrainSession& session) {
+    std::map<std::string, std::vector<float>> states;
+    for (const StateInfo& info : session.States()) {
+      if (info.kind == StateKind::kDerived) continue;
+      absl::StatusOr<Tensor> value = session.GetState(info.name);
+      EXPECT_TRUE(value.ok()) << value.status();
+      states[info.name] = value->ToFloats();
+    }
+    return states;
+  }
+
+  // Every entry has moved from its first value as on the CPU, up to `tolerance` of its largest
+  // move.
+  void ExpectSameStates(double tolerance) {
+    const auto cpu = States(*cpu_), cuda = States(*cuda_);
+    ASSERT_EQ(cpu.size(), cuda.size());
+    for (const auto& [name, expected] : cpu) {
+      const std::vector<float>& actual = cuda.at(name);
+      const std::vector<float>& before = initial_.at(name);
+      double largest = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        largest = std::max(largest, std::fabs(double{expected[i]} - before[i]));
+      }
+      double difference = 0;
+      size_t worst = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const double d = std::fabs(double{actual[i]} - expected[i]);
+        if (!(d <= difference)) {
+          difference = d;
+          worst = i;
+        }
+      }
+      EXPECT_LE(difference, tolerance * largest)
+          << "%" << name << "[" << worst << "]: " << actual[worst] << " instead of "
+          << expected[worst] << ", before " << before[worst];
+    }
+  }
+
+  runtime::HostGpu gpu_;
+  std::unique_ptr<TrainSession> cpu_, cuda_;
+  std::map<std::string, std::vector<float>> initial_;
+  bool last_skipped_ = false;
+};
+
+Options WithSgd(DType dtype) {
+  return {
+      .autocast = {.dtype = dtype}, .optimizers = {Sgd{.lr = 0.05, .momentum = 0.9}}, .seed = 3};
+}
+
+struct Precision {
+  const char* name;
+  DType dtype;
+  double loss_tolerance;
+  double state_tolerance;
+};
+constexpr Precision kPrecisions[] = {{"f32", DType::kF32, 1e-5, 1e-4},
+                                     {"f16", DType::kF16, 2e-3, 2e-2},
+                                     {"bf16", DType::kBF16, 1e-2, 1e-1}};
+
+class CudaTraining : public CudaSessionTest, public testing::WithParamInterface<Precision> {};
+
+TEST_P(CudaTraining, FiveStepsOfTheMlpAreThoseOfTheCpuAlsoWithAnInf) {
+  const Precision& precision = GetParam();
+  Start(Load("mlp.duo"), WithSgd(precision.dtype));
+  for (int step = 0; step < 5; ++step) {
+    Numbers numbers(static_cast<uint64_t>(step));
+    std::vector<float> x = numbers.Floats(24 * 784);
+    const std::vector<int32_t> y = numbers.Labels(24, 10);
+    if (step == 2) x[100] = std::numeric_limits<float>::infinity();
+    Step({{"x", x}, {"y", y}}, precision.loss_tolerance);
+    EXPECT_EQ(last_skipped_, step == 2);
+  }
+  ExpectSameStates(precision.state_tolerance);
+  EXPECT_EQ(gpu_.calls("GraphLaunch"), 5);
+}
+
+TEST_P(CudaTraining, StepsOfTheSmallGptAreThoseOfTheCpu) {
+  const Precision& precision = GetParam();
+  Options options = WithSgd(precision.dtype);
+  if (precision.dtype == DType::kF16) {
+    // The first steps overflow.
+    options.loss_scale = DynamicLossScale({.init_scale = 0x1p24});
+  }
+  Start(Load("gpt_small.duo"), options);
+  for (int step = 0; step < 3; ++step) {
+    Numbers numbers(static_cast<uint64_t>(step));
+    const std::vector<int32_t> x = numbers.Labels(2 * 64, 65), y = numbers.Labels(2 * 64, 65);
+    Step({{"x", x}, {"y", y}}, precision.loss_tolerance);
+  }
+  ExpectSameStates(precision.state_tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining, testing::ValuesIn(kPrecisions),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Every optimizer moves parameters and moments as on the CPU, with dropout that draws the same
+// numbers.
+TEST_F(CudaSessionTest, DropoutAndAdamAreThoseOfTheCpu) {
+  GraphBuilder b("net");
+  Value x = b.Input("x", F32({"B", 12}));
+  Value h = Dropout(Tanh(MatMul(x, b.Param("w1", F32({12, 40}), Normal(1)))), 0.25);
+  Value y = MatMul(h, b.Param("w2", F32({40, 3}), Normal(1)));
+  b.Output("loss", ReduceMean(y * y));
+  absl::StatusOr<Model> model = std::move(b).Build();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Start(*model, {.optimizers = {AdamW{.lr = 0.01, .eps = 1e-3}}, .seed = 7});
+  for (int step = 0; step < 4; ++step) {
+    const std::vector<float> x_values = Numbers(static_cast<uint64_t>(step)).Floats(6 * 12);
+    Step({{"x", x_values}}, 1e-5);
+  }
+  ExpectSameStates(1e-3);
+}
+
+// A batch of another size is a program of its own over the same state.
+TEST_F(CudaSessionTest, BatchesOfSeveralSizesShareTheState) {
+  Start(Load("mlp.duo"), WithSgd(DType::kF32));
+  for (size_t rows : {8, 3, 8}) {
+    Numbers numbers(rows);
+    const std::vector<float> x = numbers.Floats(rows * 784);
+    const std::vector<int32_t> y = numbers.Labels(rows, 10);
+    Step({{"x", x}, {"y", y}}, 1e-5);
+  }
+  ExpectSameStates(1e-4);
+}
+
+TEST_F(CudaSessionTest, EvaluationGivesTheOutputsOfTheCpu) {
+  Start(Load("mlp.duo"), WithSgd(DType::kF32));
+  Numbers numbers(5);
+  const std::vector<float> x = numbers.Floats(4 * 784);
+  const std::vector<int32_t> y = numbers.Labels(4, 10);
+  absl::StatusOr<Outputs> cpu = cpu_->Evaluate({{"x", x}, {"y", y}});
+  absl::StatusOr<Outputs> cuda = cuda_->Evaluate({{"x", x}, {"y", y}});
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  const std::vector<float> expected = cpu->Find("logits")->ToFloats();
+  const std::vector<float> actual = cuda->Find("logits")->ToFloats();
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-5) << i;
+}
+
+TEST_F(CudaSessionTest, ALabelOutOfRangeIsNamedWithItsPlace) {
+  Start(Load("mlp.duo"), WithSgd(DType::kF32));
+  Numbers numbers(5);
+  const std::vector<float> x = numbers.Floats(4 * 784);
+  std::vector<int32_t> y = numbers.Labels(4, 10);
+  y[2] = 10;
+  const absl::Status cpu = cpu_->Step({{"x", x}, {"y", y}}).status();
+  const absl::Status cuda = cuda_->Step({{"x", x}, {"y", y}}).status();
+  EXPECT_THAT(std::string(cuda.message()), HasSubstr("index 10 is outside [0, 10)"));
+  EXPECT_EQ(cuda, cpu);
+}
+
+TEST(CudaDevice, ThereIsNoFallback) {
+  runtime::HostGpu none({.devices = 0});
+  const Model model = Load("mlp.duo");
+  const absl::Status status =
+      internal::CompileWith(model, {.optimizers = {AdamW{}}, .device = Device("cuda:0")},
+                            {.driver = none.driver()})
+          .status();
+  EXPECT_EQ(status.message(), "cuda:0: the driver finds no CUDA device on this machine");
+}
+
+}  // namespace
+}  // namespace duotone
