@@ -42,6 +42,7 @@ namespace {
 
 struct UpdateCode {
   std::string scalars;       // "AdamScalars<float>"
+  std::string shared;        // "adam_float": the variable in shared memory
   std::string make_scalars;  // "MakeAdamScalars<float>(true, 0.9, ..., "
   std::string call;          // "AdamUpdate(scalars, "
   int lr = 0;                // operands
@@ -66,6 +67,7 @@ std::string Number(double value) {
 UpdateCode AdamCode(const ir::Node& update, std::string_view type, bool decoupled) {
   const auto& adam = update.attrs_as<ir::AdamAttrs>();
   return {.scalars = absl::StrFormat("AdamScalars<%s>", type),
+          .shared = absl::StrFormat("adam_%s", type),
           .make_scalars = absl::StrFormat(
               "MakeAdamScalars<%s>(%s, %s, %s, %s, %s, ", type, decoupled ? "true" : "false",
               Number(adam.beta1), Number(adam.beta2), Number(adam.eps), Number(adam.weight_decay)),
@@ -83,6 +85,7 @@ std::optional<UpdateCode> CodeOf(const ir::Node& update) {
   if (update.op() != ir::Op::kSgdUpdate) return std::nullopt;
   const auto& sgd = update.attrs_as<ir::SgdAttrs>();
   UpdateCode code{.scalars = absl::StrFormat("SgdScalars<%s>", type),
+                  .shared = absl::StrFormat("sgd_%s", type),
                   .make_scalars = absl::StrFormat("MakeSgdScalars<%s>(%s, %s, ", type,
                                                   Number(sgd.weight_decay), Number(sgd.momentum)),
                   .call = "SgdUpdate(scalars, ",
@@ -239,6 +242,7 @@ absl::StatusOr<std::vector<Piece>> SplitIntoPieces(const ir::Graph& body) {
 
 struct ClassCode {
   std::string scalars;  // the type
+  std::string shared;   // the variable that holds them
   // Statements that return the scalars, and the update of the elements of vector q.
   std::string make, update;
   std::string index_type;  // of q
@@ -336,6 +340,7 @@ absl::StatusOr<ClassCode> GenerateClass(const Piece& piece, const CodegenOptions
   const UpdateCode code = *CodeOf(*piece.update);
   Emitter emitter(*piece.body, options);
   ClassCode made{.scalars = code.scalars,
+                 .shared = code.shared,
                  .row = static_cast<int>(piece.inputs.size() + piece.outputs.size())};
   made.make = MakeText(piece, code, emitter);
   made.update = UpdateText(piece, code, emitter);
@@ -516,14 +521,11 @@ std::string OptimizerKernel::Source() const {
         &text, "DUOTONE_DEVICE void Update%d(void* const* row, const %s& scalars, %s q) {\n%s}\n\n",
         c, code.scalars, code.index_type, ShiftLabels(code.update, labels));
     labels += code.labels.size();
-    const std::string name =
-        absl::StrCat(code.scalars.substr(0, code.scalars.find('<')),
-                     code.scalars.find("double") == std::string::npos ? "" : "F64");
-    scalars.insert(absl::StrFormat("  DUOTONE_SHARED(%s, shared%s, 1);\n", code.scalars, name));
-    absl::StrAppendFormat(&make_cases, "      case %d: shared%s[0] = Scalars%d(row); break;\n", c,
-                          name, c);
-    absl::StrAppendFormat(&update_cases, "      case %d: Update%d(row, shared%s[0], q); break;\n",
-                          c, c, name);
+    scalars.insert(absl::StrFormat("  DUOTONE_SHARED(%s, %s, 1);\n", code.scalars, code.shared));
+    absl::StrAppendFormat(&make_cases, "      case %d: %s[0] = Scalars%d(row); break;\n", c,
+                          code.shared, c);
+    absl::StrAppendFormat(&update_cases, "      case %d: Update%d(row, %s[0], q); break;\n", c, c,
+                          code.shared);
   }
   absl::StrAppendFormat(&text,
                         "extern \"C\" __global__ void __launch_bounds__(%d, 1)\nkernel(void* "

@@ -263,6 +263,23 @@ TEST(MatMulKernel, AFalseGuardLeavesResultsAlone) {
   for (int64_t i = 0; i < 64; ++i) EXPECT_TRUE(std::isnan(run->results[0].Get(i)));
 }
 
+// Gradients that are accumulated: the sum takes the memory of what it is added to.
+TEST(MatMulKernel, AccumulatesInPlace) {
+  ExpectFusionMatches(R"(graph @f(%sum: f32[24, 40], %x: f16[16, 24], %dy: f16[16, 40]) {
+    %w = matmul(%x, %dy), transpose_a=true, out=f32 : f32[24, 40]
+    %next = add(%sum, %w) : f32[24, 40]
+    return next=%next
+  })",
+                      {}, kF32, {.family = "matmul", .in_place = {{0, 0}}});
+}
+
+TEST(MatMulKernel, OverwritingAnOperandOfTheProductIsAnError) {
+  const FusionModule made = ParseFusion(Product(8, 8, 8, false, false), "matmul");
+  const CodegenOptions codegen{.target = *FindGpuTarget("sm_80")};
+  EXPECT_EQ(GenerateMatMul(*made.fusion, {.in_place = {1}}, codegen).status().message(),
+            "a product that is written over its own operand %b");
+}
+
 // Sums are taken in the order of k whatever the tile.
 TEST(MatMulKernel, AllSchedulesGiveTheSameBits) {
   const std::string text = Product(70, 36, 50, false, false);
