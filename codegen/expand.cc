@@ -168,13 +168,15 @@ ExpSum SumOfExps(Expander& e, Value x, llvm::ArrayRef<int64_t> axes, bool mask_p
   return result;
 }
 
-// A line of -inf only gives 0 everywhere: 0 / 1.
+// A line of -inf only gives 0 everywhere: 0 * 1. The sum is between 1 and the length of the line,
+// so that its inverse, of which there is one per line, is as good as a division per element.
 Values ExpandSoftmax(Expander& e) {
   const int64_t axis = e.attrs<ir::SoftmaxAttrs>().axis;
   Value x = e.Wide(0);
   const ExpSum exps = SumOfExps(e, x, {axis}, /*mask_positive=*/false);
   Value sum = e.Select(exps.masked, 1.0, exps.sum);
-  return {e.Div(exps.exps, e.Along(sum, {axis}, x.type().shape))};
+  Value inverse = e.Div(e.Constant(sum, 1.0), sum);
+  return {e.Mul(exps.exps, e.Along(inverse, {axis}, x.type().shape))};
 }
 
 // A line of -inf only stays -inf: (-inf - 0) - 0.

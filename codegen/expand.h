@@ -7,7 +7,7 @@
 //
 //   ->   %x32 = cast(%x), to=f32 ; %m = reduce_max(%x32), axes=[1] ; %k = eq(%m, -inf)
 //        %e = exp(%x32 - broadcast(select(%k, 0, %m))) ; %s = reduce_sum(%e), axes=[1]
-//        %y = cast(%e / broadcast(select(%k, 1, %s))), to=f16
+//        %y = cast(%e * broadcast(1 / select(%k, 1, %s))), to=f16
 //
 // Means over rows (over axis 0, among others) divide each element by the count before the sum over
 // rows, which is then a plain reduce_sum; cross_entropy's count of rows that are not ignored is a

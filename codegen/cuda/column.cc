@@ -16,6 +16,8 @@ namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+}  // namespace
+
 // Rows per block and the number of blocks along rows decide the order of sums: the shape alone
 // counts, and no thread adds up more than 32 rows in a row. Threads of a row and unrolling are
 // free.
@@ -27,8 +29,10 @@ std::vector<RowLayout> ColumnLayouts(const RowTask& task) {
   const int groups = 256 / usual;
   const int64_t tiles = CeilDiv(task.plan.rows, groups);
   const int64_t wanted = std::clamp<int64_t>(1024 / CeilDiv(vectors, usual), 1, 128);
+  // A sum over everything goes over the threads of a block, too.
+  const int most = task.plan.has_scalars() ? usual : widest;
   std::vector<RowLayout> layouts;
-  for (int threads = usual; threads <= widest; threads *= 2) {
+  for (int threads = usual; threads <= most; threads *= 2) {
     if (threads * groups > 1024) break;
     for (int unroll : {4, 2, 8, 1, 3, 6, 5, 7}) {
       RowLayout layout{.vector = task.vector,
@@ -44,13 +48,10 @@ std::vector<RowLayout> ColumnLayouts(const RowTask& task) {
   return layouts;
 }
 
-}  // namespace
-
 absl::StatusOr<GeneratedKernel> GenerateColumn(const ir::Node& fusion, GuardOption guard,
                                                const CodegenOptions& options) {
   DUOTONE_ASSIGN_OR_RETURN(const RowTask task, MakeRowTask(fusion, RowAxis::kKept));
-  const bool splits = !task.plan.has_row_reductions();
-  return GenerateRows(task, splits ? ColumnLayouts(task) : RowLayouts(task), guard, options);
+  return GenerateRows(task, LayoutsOf(task), guard, options);
 }
 
 }  // namespace duotone::codegen::cuda

@@ -16,11 +16,11 @@
 namespace duotone::codegen::cuda {
 namespace {
 
-constexpr double kKeptRegisters = 64;        // per thread, in the registers form
-constexpr double kLargeBlockRegisters = 24;  // of blocks of 1024 threads, which have 64 each
+constexpr double kKeptRegisters = 64;  // per thread, in the registers form
 constexpr int64_t kStagedLimit = 40
                                  << 10;  // bytes of a block, below the 48 KB that need no consent
 constexpr int kElementsPerThread = 32;
+constexpr int kMostThreads = 512;  // of a row: each of them may have 128 registers
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int PowerOfTwo(int64_t at_least) {
@@ -38,14 +38,13 @@ int ThreadsOf(const RowTask& task) {
          RegistersOf(task, elements, true) > kKeptRegisters) {
     elements /= 2;
   }
-  const int most = std::min(1024, PowerOfTwo(task.vectors()));
+  const int most = std::min(kMostThreads, PowerOfTwo(task.vectors()));
   return std::clamp(PowerOfTwo(CeilDiv(task.plan.columns, elements)), std::min(32, most), most);
 }
 
 bool FitsRegisters(const RowTask& task, const RowLayout& layout) {
-  const double limit = layout.block_threads() > 512 ? kLargeBlockRegisters : kKeptRegisters;
   const int elements = layout.copies * layout.vector;
-  return layout.copies <= 16 && RegistersOf(task, elements, layout.hold) <= limit;
+  return layout.copies <= 16 && RegistersOf(task, elements, layout.hold) <= kKeptRegisters;
 }
 
 // Blocks where partial results have to be combined: an order of sums, so the shape alone counts. No
@@ -62,6 +61,39 @@ int64_t StagedBytes(const RowTask& task, const RowLayout& layout) {
   return static_cast<int64_t>(task.kept_bytes) * layout.groups * task.plan.columns;
 }
 
+namespace {
+
+// All forms of a layout that fit.
+void AddForms(const RowTask& task, const std::vector<int>& unrolls, RowLayout layout,
+              std::vector<RowLayout>& layouts) {
+  layout.form = RowForm::kRegisters;
+  layout.unroll = layout.copies;
+  for (bool hold : {true, false}) {
+    layout.hold = hold;
+    if (!FitsRegisters(task, layout)) continue;
+    layouts.push_back(layout);
+    break;
+  }
+  layout.hold = false;
+  for (RowForm form : {RowForm::kShared, RowForm::kGlobal}) {
+    layout.form = form;
+    const bool staged = form == RowForm::kShared;
+    if (staged && (task.kept_bytes == 0 || StagedBytes(task, layout) > kStagedLimit)) continue;
+    std::vector<int> all = unrolls;
+    if (layout.copies <= 16 && std::count(all.begin(), all.end(), layout.copies) == 0) {
+      all.push_back(layout.copies);
+    }
+    for (int unroll : all) {
+      layout.unroll = unroll;
+      // Sums over rows in memory belong to one row of threads.
+      const bool in_memory = task.partial_words > 0 && !layout.is_unrolled();
+      if (!in_memory || layout.groups == 1) layouts.push_back(layout);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<RowLayout> RowLayouts(const RowTask& task) {
   RowLayout layout{.vector = task.vector, .threads = ThreadsOf(task)};
   layout.copies = static_cast<int>(
@@ -73,42 +105,27 @@ std::vector<RowLayout> RowLayouts(const RowTask& task) {
     int fixed = std::max(fewest, 256 / layout.threads);
     RowLayout wanted = layout;
     wanted.groups = fixed;
-    // Sums over rows in global memory belong to one row of threads.
     if (task.partial_words > 0 && !FitsRegisters(task, wanted)) fixed = fewest;
     groups = {fixed};
   } else {
-    for (int threads : {128, 256, 64, 512, 32, 1024}) {
-      const bool fits = threads >= layout.threads * fewest;
-      if (fits && (threads < 1024 || groups.empty())) groups.push_back(threads / layout.threads);
+    for (int threads : {128, 256, 64, 512, 32}) {
+      if (threads >= layout.threads * fewest) groups.push_back(threads / layout.threads);
     }
   }
-  // Loops over one vector are the same however often they are unrolled.
-  std::vector<int> unrolls = {1, 2, 4, 8};
-  if (layout.copies == 1 && groups.size() > 2) unrolls = {1};
+  // Unrolling, of the loops over vectors and over rows, makes up for few choices of blocks.
+  std::vector<int> unrolls = {1, 2, 4};
+  if (groups.size() == 1) unrolls = {1, 2, 3, 4, 5, 6, 7, 8};
+  if (layout.copies == 1) unrolls = {1};
+  const std::vector<int> rows_in_flight =
+      partials ? std::vector<int>{1, 2, 4} : std::vector<int>{1};
   std::vector<RowLayout> layouts;
   for (int n : groups) {
     layout.groups = n;
     layout.blocks =
         partials ? BlocksWithPartials(task, n) : std::max<int64_t>(1, CeilDiv(task.plan.rows, n));
-    layout.form = RowForm::kRegisters;
-    layout.unroll = layout.copies;
-    layout.hold = true;
-    bool fits = FitsRegisters(task, layout);
-    if (!fits) {
-      layout.hold = false;
-      fits = FitsRegisters(task, layout);
-    }
-    if (fits) layouts.push_back(layout);
-    layout.hold = false;
-    if (partials && task.partial_words > 0 && n > 1) continue;
-    for (RowForm form : {RowForm::kShared, RowForm::kGlobal}) {
-      for (int unroll : unrolls) {
-        layout.form = form;
-        layout.unroll = unroll;
-        const bool staged = form == RowForm::kShared;
-        if (staged && (task.kept_bytes == 0 || StagedBytes(task, layout) > kStagedLimit)) continue;
-        layouts.push_back(layout);
-      }
+    for (int rows : rows_in_flight) {
+      layout.rows_in_flight = rows;
+      AddForms(task, unrolls, layout, layouts);
     }
   }
   if (layouts.empty()) {  // more sums over rows than registers should hold, over short rows
@@ -119,10 +136,14 @@ std::vector<RowLayout> RowLayouts(const RowTask& task) {
   return layouts;
 }
 
+std::vector<RowLayout> LayoutsOf(const RowTask& task) {
+  return task.plan.has_row_reductions() ? RowLayouts(task) : ColumnLayouts(task);
+}
+
 absl::StatusOr<GeneratedKernel> GenerateRow(const ir::Node& fusion, GuardOption guard,
                                             const CodegenOptions& options) {
   DUOTONE_ASSIGN_OR_RETURN(const RowTask task, MakeRowTask(fusion, RowAxis::kReduced));
-  return GenerateRows(task, RowLayouts(task), guard, options);
+  return GenerateRows(task, LayoutsOf(task), guard, options);
 }
 
 }  // namespace duotone::codegen::cuda

@@ -88,6 +88,7 @@ class Writer {
   int64_t vectors() const { return plan_.columns / layout_.vector; }
   int64_t tiles() const { return (plan_.rows + layout_.groups - 1) / layout_.groups; }
   bool is_registers() const { return layout_.form == RowForm::kRegisters; }
+  bool is_unrolled() const { return layout_.is_unrolled(); }
   bool walks() const { return plan_.has_partials(); }
   // Whether threads exist that have no row, or no vector k.
   bool has_idle_groups() const { return plan_.rows % layout_.groups != 0; }
@@ -104,7 +105,7 @@ class Writer {
       Line(absl::StrFormat("const int t = static_cast<int>(threadIdx.x) %% %d;", threads));
       Line(absl::StrFormat("const int group = static_cast<int>(threadIdx.x) / %d;", threads));
     }
-    if (is_registers() && layout_.copies == 1) {
+    if (is_unrolled() && layout_.copies == 1) {
       Line(absl::StrFormat("const %s q = %s;", IndexType(), VectorNumber()));
     }
   }
@@ -145,7 +146,7 @@ class Writer {
   // Runs `body` for each vector of the thread in the row, in order.
   void ForEachVector(const std::function<void()>& body, bool guarded = true) {
     if (plan_.columns == 0) return;
-    if (!is_registers()) {
+    if (!is_unrolled()) {
       if (layout_.unroll > 1) code_ += absl::StrFormat("#pragma unroll %d\n", layout_.unroll);
       if (layout_.unroll == 1) code_ += "#pragma unroll 1\n";
       Block(absl::StrFormat("for (%s q = t; q < %d; q += %d)", IndexType(), vectors(),
@@ -306,7 +307,7 @@ class Writer {
     if (loops) {
       head = absl::StrFormat("for (%s tile = %s; tile < %d; tile += %d)", IndexType(), first,
                              tiles(), layout_.blocks);
-      const int unroll = is_registers() && layout_.copies == 1 ? layout_.unroll : 1;
+      const int unroll = plan_.has_row_reductions() ? layout_.rows_in_flight : layout_.unroll;
       if (unroll > 1) code_ += absl::StrFormat("#pragma unroll %d\n", unroll);
     }
     Block(head, [&] {
@@ -545,7 +546,7 @@ class Writer {
   }
   void AddToColumn(const RowReduction& reduction, const std::string& text) {
     const Partial& partial = partials_.at(reduction.node);
-    if (is_registers()) return AddTo(reduction, AtLane(partial.name), text);
+    if (is_unrolled()) return AddTo(reduction, AtLane(partial.name), text);
     const std::string sum = NewName("sum");
     const std::string at = PartialAddress(partial);
     emitter_.BeforeLoop(absl::StrFormat("Vec<%s, %d> %s = Load<%d>(%s);",
@@ -610,7 +611,7 @@ class Writer {
     if (!is_column) return DeclareAccumulator(partial.name, reduction);
     const std::string filled =
         absl::StrFormat("Filled<%d>(%s)", layout_.vector, Identity(reduction));
-    if (is_registers()) {
+    if (is_unrolled()) {
       const std::string type =
           absl::StrFormat("Vec<%s, %d>", AccumulatorType(reduction), layout_.vector);
       if (layout_.copies == 1)
@@ -631,7 +632,7 @@ class Writer {
       const RowReduction& reduction = partial.reduction;
       if (reduction.kind == Kind::kScalar) {
         WriteScalarPartial(partial);
-      } else if (is_registers()) {
+      } else if (is_unrolled()) {
         WriteColumnPartial(partial);
       }
     }

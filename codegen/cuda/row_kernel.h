@@ -21,22 +21,27 @@ namespace duotone::codegen::cuda {
 // Where what several phases need of a row stays between them.
 enum class RowForm : uint8_t {
   kRegisters,  // `copies` vectors per thread
-  kShared,     // each thread keeps its own vectors in shared memory
+  kShared,     // each thread keeps its vectors of inputs in shared memory
   kGlobal,     // it is read and computed again
 };
 
 struct RowLayout {
   RowForm form = RowForm::kRegisters;
-  int vector = 1;     // elements
-  int threads = 1;    // of a row: a power of two
-  int groups = 1;     // rows of a block: a power of two
-  int copies = 1;     // vectors per thread and row
-  int unroll = 1;     // of the loop over vectors, or over rows where there is one vector
-  bool hold = false;  // expensive values are held in registers, in their first phase
+  int vector = 1;          // elements
+  int threads = 1;         // of a row: a power of two
+  int groups = 1;          // rows of a block: a power of two
+  int copies = 1;          // vectors per thread and row
+  int unroll = 1;          // of the loop over vectors; in column kernels, of that over rows
+  int rows_in_flight = 1;  // the unrolling of the loop over rows otherwise
+  bool hold = false;       // expensive values are held in registers, in their first phase
   int64_t blocks = 1;
   int64_t column_tiles = 1;  // more than one only without reductions along rows
 
   int block_threads() const { return threads * groups; }
+  // The loop over the thread's vectors is gone: what belongs to one of them can be in a register.
+  bool is_unrolled() const {
+    return form == RowForm::kRegisters || copies == 1 || (unroll >= copies && copies <= 16);
+  }
   Schedule schedule() const;
 };
 
@@ -56,8 +61,11 @@ struct RowTask {
 };
 absl::StatusOr<RowTask> MakeRowTask(const ir::Node& fusion, RowAxis axis);
 
-// Layouts for tasks whose rows are reduced, in which a row is never split over blocks.
+// Candidates for tasks whose rows are reduced, in which a row is never split over blocks
+// (row.cc), and for others (column.cc).
 std::vector<RowLayout> RowLayouts(const RowTask& task);
+std::vector<RowLayout> ColumnLayouts(const RowTask& task);
+std::vector<RowLayout> LayoutsOf(const RowTask& task);
 // Bytes of shared memory of a block, but for the exchange of sums.
 int64_t StagedBytes(const RowTask& task, const RowLayout& layout);
 

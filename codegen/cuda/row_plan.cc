@@ -111,7 +111,7 @@ class Planner {
       const auto axes = ReducedAxes(node.get());
       const bool last = IsReduced(axes, type.rank() - 1);
       const bool inside = axis_ == RowAxis::kReduced && IsReadInside(node.get());
-      const bool fits = axis_ == RowAxis::kReduced ? last : node->type().elements() != 1;
+      const bool fits = (last || axis_ == RowAxis::kKept) && node->type().elements() != 1;
       const auto score = std::make_tuple(type.elements(), inside, type.rank(), fits);
       if (best != nullptr && score <= best_score) continue;
       best = node.get();
@@ -120,6 +120,9 @@ class Planner {
     if (best == nullptr) return ChooseRowsWithoutReductions();
     const auto sizes = SizesOf(best->operand(0).type());
     const auto axes = ReducedAxes(best);
+    if (axes.size() == sizes.size() && !IsReadInside(best) && best->op() != Op::kArgMax) {
+      return ChooseRowsOfAll(best->operand(0));
+    }
     llvm::SmallVector<int64_t, 6> row_sizes;
     llvm::SmallVector<int64_t, 6> column_sizes;
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -139,6 +142,27 @@ class Planner {
       at.push_back(column ? column_at[next_column++] : row_at[next_row++]);
     }
     Place(best->operand(0), std::move(at));
+    return absl::OkStatus();
+  }
+
+  // A reduction over everything has no rows of its own: pieces of at most 4096 elements in memory
+  // order, of whole vectors if they can be.
+  absl::Status ChooseRowsOfAll(Value value) {
+    const int64_t elements = value.type().elements();
+    int64_t columns = 1;
+    for (int64_t size = std::min<int64_t>(elements, 4096); size > 1; --size) {
+      if (elements % size != 0) continue;
+      if (columns == 1) columns = size;
+      if (size % 8 == 0) {
+        columns = size;
+        break;
+      }
+    }
+    plan_.columns = columns;
+    plan_.rows = elements / columns;
+    plan_.row = Index::Variable("row", plan_.rows);
+    plan_.column = Index::Variable("column", plan_.columns);
+    Place(value, Delinearise(plan_.row * columns + plan_.column, SizesOf(value.type())));
     return absl::OkStatus();
   }
 
@@ -513,13 +537,18 @@ Coordinates RowPlan::AtVector(Value value, const Index& q, const Index& v, int w
 }
 
 bool RowPlan::has_partials() const {
-  for (const RowPhase& phase : phases) {
-    if (!phase.row_reductions.empty()) return true;
-    for (const RowReduction& reduction : phase.reductions) {
-      if (reduction.kind != RowReduction::Kind::kRow) return true;
-    }
-  }
-  return false;
+  return has_scalars() || std::any_of(phases.begin(), phases.end(), [](const RowPhase& phase) {
+           return std::any_of(phase.reductions.begin(), phase.reductions.end(),
+                              [](const RowReduction& r) { return r.kind == Kind::kColumn; });
+         });
+}
+
+bool RowPlan::has_scalars() const {
+  return std::any_of(phases.begin(), phases.end(), [](const RowPhase& phase) {
+    return !phase.row_reductions.empty() ||
+           std::any_of(phase.reductions.begin(), phase.reductions.end(),
+                       [](const RowReduction& r) { return r.kind == Kind::kScalar; });
+  });
 }
 
 absl::StatusOr<RowPlan> PlanRows(const ir::Graph& body, RowAxis axis) {

@@ -91,6 +91,7 @@ struct RowPlan {
   // Whether results combine all rows: then blocks walk over many rows each, in an order that the
   // shape alone decides.
   bool has_partials() const;
+  bool has_scalars() const;  // among them
   bool has_row_reductions() const { return phases.size() > 1; }
 
   llvm::DenseMap<ValueKey, Coordinates> places;

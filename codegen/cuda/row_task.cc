@@ -104,6 +104,7 @@ Schedule RowLayout::schedule() const {
           .unroll = unroll,
           .threads = block_threads(),
           .rows_per_block = groups,
+          .tile_m = rows_in_flight > 1 ? rows_in_flight : 0,
           .form = static_cast<int>(form)};
 }
 
@@ -117,11 +118,12 @@ Work WorkOf(const RowTask& task, const RowLayout& layout) {
   const double inputs = std::max<double>(1, task.kept_words);
   work.bytes_in_flight_per_thread =
       std::min(4 * inputs * layout.vector * in_flight *
-                   (layout.copies == 1 && task.plan.has_partials() ? layout.unroll : 1),
+                   (registers && layout.copies == 1 ? layout.unroll : 1) * layout.rows_in_flight,
                256.0);
   const double words = layout.hold ? task.held_words : task.kept_words;
   work.registers = static_cast<int>(
-      32 + (registers ? elements * (words + task.partial_words) : 2.0 * layout.vector));
+      32 + (registers ? elements * words * layout.rows_in_flight : 2.0 * layout.vector) +
+      (layout.is_unrolled() ? elements * task.partial_words : 0.0));
   work.registers = std::min(work.registers, std::min(255, 65536 / layout.block_threads()));
   work.shared_bytes = StagedBytes(task, layout);
   const double size = static_cast<double>(task.plan.rows) * static_cast<double>(task.plan.columns);
@@ -129,7 +131,7 @@ Work WorkOf(const RowTask& task, const RowLayout& layout) {
   if (layout.form == RowForm::kShared) work.shared_traffic = size * task.kept_bytes * phases;
   if (layout.form == RowForm::kGlobal) {
     work.l2_bytes = work.bytes_read * phases + work.bytes_written;
-    if (task.partial_words > 0) work.l2_bytes += 8 * size * task.partial_words;
+    if (!layout.is_unrolled()) work.l2_bytes += 8 * size * task.partial_words;
   }
   if (!layout.hold && task.held_words > 0) work.mufu *= 1.5;
   work.instructions = size * 4 / layout.vector * phases;

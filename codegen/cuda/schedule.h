@@ -22,7 +22,7 @@ struct Schedule {
   int unroll = 1;          // independent vectors per thread
   int threads = 128;       // per block
   int rows_per_block = 1;  // row kernels: rows that a block works on at a time
-  int tile_m = 0;          // matmul
+  int tile_m = 0;          // matmul; row kernels: rows that a thread has in flight
   int tile_n = 0;
   int tile_k = 0;
   // Row kernels: where a row stays between phases; 0 in registers, 1 in shared memory, 2 in
