@@ -86,14 +86,18 @@ void FusionPlanner::CollectWeightGradients() {
   }
 }
 
+bool FusionPlanner::IsRoot(const Node& node) const {
+  for (int i = 0; i < node.result_count(); ++i) {
+    if (roots_.Contains({const_cast<Node*>(&node), i})) return true;
+  }
+  return false;
+}
+
 bool FusionPlanner::HasSingleReader(const Node& node) {
   const Node* at = &node;
   while (true) {
     ++plan_.visits;
-    const bool is_root = std::any_of(at->types().begin(), at->types().end(), [&](const auto& type) {
-      return roots_.Contains({const_cast<Node*>(at), static_cast<int>(&type - at->types().data())});
-    });
-    if (is_root || at->users().size() != 1) return false;
+    if (IsRoot(*at) || at->users().size() != 1) return false;
     const Node* user = at->users()[0];
     const State& state = StateOf(user);
     switch (state.kind) {

@@ -65,6 +65,7 @@ class Builder {
   std::vector<Outer> outer_;
   // By all_finite: the flags of the groups that test for it.
   llvm::DenseMap<const Node*, std::vector<std::string>> flags_;
+  llvm::StringSet<> aliases_;  // reshapes that stay outside fusions
   llvm::StringSet<> new_names_;
   llvm::StringMap<int> next_number_;       // by hint
   llvm::DenseMap<int, std::string> kept_;  // by update: what it becomes
@@ -303,10 +304,7 @@ std::string Builder::RootName(Value value) {
                        .id = value.node->id()}};
   outer.spec.names = {value.name()};
   outer.operands = {root.name()};
-  const bool is_there = std::any_of(outer_.begin(), outer_.end(), [&](const Outer& other) {
-    return other.spec.op == ir::Op::kReshape && other.spec.names == outer.spec.names;
-  });
-  if (!is_there) outer_.push_back(std::move(outer));
+  if (aliases_.insert(value.name()).second) outer_.push_back(std::move(outer));
   return value.name();
 }
 

@@ -57,7 +57,6 @@ Role RoleOf(char letter) {
 
 // The rows of a reduction over `axes`; axes of size 1 do not matter.
 RowShape RowShapeOver(const ir::Type& type, llvm::ArrayRef<int64_t> axes) {
-  RowShape shape;
   int64_t reduced = 1, kept = 1;
   bool kept_after_reduced = false, reduced_after_kept = false;
   for (int axis = 0; axis < type.rank(); ++axis) {

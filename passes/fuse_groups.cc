@@ -1,10 +1,5 @@
 #include "passes/fuse_groups.h"
 
-#include <algorithm>
-#include <limits>
-
-#include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/status.h"
 #include "passes/fuse_planner.h"
 

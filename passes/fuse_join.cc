@@ -51,10 +51,12 @@ void FusionPlanner::Gather(const Node& node, State& state) const {
 }
 
 void FusionPlanner::Settle(const Node& node) {
-  for (const Leaf& leaf : LeavesOf(node)) {
-    const Node* read = leaf.value.node;
-    if (StateOf(read).place == Place::kScalar) FlushScalars();
-    if (StateOf(read).place == Place::kDeferred) Commit(*read, Family::kColumn);
+  for (Value operand : node.operands()) {
+    for (const Leaf& leaf : LeavesOf(operand)) {
+      const Node* read = leaf.value.node;
+      if (StateOf(read).place == Place::kScalar) FlushScalars();
+      if (StateOf(read).place == Place::kDeferred) Commit(*read, Family::kColumn);
+    }
   }
 }
 
@@ -285,7 +287,7 @@ void FusionPlanner::AddMember(const Node& node, int index) {
     }
     state.roles.push_back(role);
   }
-  for (const Leaf& leaf : LeavesOf(node)) {
+  for (const Leaf& leaf : group.family == Family::kCombined ? Leaves() : LeavesOf(node)) {
     const State& read = StateOf(leaf.value.node);
     if (read.place == Place::kMember && read.group == index) {
       state.segment = read.segment;

@@ -45,9 +45,6 @@ FusionPlan FusionPlanner::Run() {
       if (StateOf(node.get()).after_optimizer) Visit(*node);
     }
   }
-  for (size_t i = 0; i < states_.size(); ++i) {
-    DUOTONE_CHECK(states_[i].place != Place::kUnvisited);
-  }
   for (const auto& node : graph_.nodes()) {
     // Sums whose product never came.
     if (StateOf(node.get()).place == Place::kDeferred) Commit(*node, Family::kColumn);
@@ -96,9 +93,8 @@ void FusionPlanner::VisitFree(const Node& node) {
     return Commit(node, Family::kPointwise);
   }
   state.place = Place::kFree;
-  const Value value{const_cast<Node*>(&node), 0};
-  if (!roots_.Contains(value)) return;
-  const Value root = FlatRoot(value);
+  if (!IsRoot(node)) return;
+  const Value root = FlatRoot({const_cast<Node*>(&node), 0});
   const bool is_alias =
       root.node != &node && (StateOf(root.node).place != Place::kFree || roots_.Contains(root));
   if (is_alias) return;
@@ -117,11 +113,7 @@ void FusionPlanner::VisitFree(const Node& node) {
 void FusionPlanner::VisitElementwise(const Node& node) {
   State& state = StateOf(&node);
   Gather(node, state);
-  const bool is_root = std::any_of(node.types().begin(), node.types().end(), [&](const auto& type) {
-    return roots_.Contains(
-        {const_cast<Node*>(&node), static_cast<int>(&type - node.types().data())});
-  });
-  if (is_root || PaysToJoin(node, state)) return Commit(node, Family::kPointwise);
+  if (IsRoot(node) || PaysToJoin(node, state)) return Commit(node, Family::kPointwise);
   state.flops += FlopsPerElement(node);
   state.size += 1;
   state.is_single |= IsExpensive(node) || state.flops > kLazyFlops || state.size > kLazySize;
@@ -143,10 +135,10 @@ bool FusionPlanner::PaysToJoin(const Node& node, const State& state) {
   });
 }
 
-bool FusionPlanner::MayStayLazy(const Node& node, const State& state) const {
+bool FusionPlanner::MayStayLazy(const Node& node, const State& state) {
   if (node.result_count() != 1) return false;
   if (state.is_single) {
-    return state.size <= kSingleSize && const_cast<FusionPlanner*>(this)->HasSingleReader(node);
+    return state.size <= kSingleSize && HasSingleReader(node);
   }
   if (state.consumers <= 1) return true;
   // A cast of what the step begins with is never a kernel of its own.
@@ -179,9 +171,7 @@ void FusionPlanner::VisitScalar(const Node& node) {
     return;
   }
   state.place = Place::kFree;
-  if (state.feeds_optimizer || roots_.Contains({const_cast<Node*>(&node), 0})) {
-    stored_scalars_.push_back(&node);
-  }
+  if (state.feeds_optimizer || IsRoot(node)) stored_scalars_.push_back(&node);
 }
 
 void FusionPlanner::VisitReduction(const Node& node) {

@@ -75,6 +75,7 @@ class FusionPlanner {
   void LookAhead();
   void LookAhead(const ir::Node& node);
   void CollectWeightGradients();
+  bool IsRoot(const ir::Node& node) const;
   // One node alone will read it, as often as it has elements.
   bool HasSingleReader(const ir::Node& node);
   // Every reader of the leaf is `reader` or in the group, so that it need not be stored.
@@ -89,7 +90,7 @@ class FusionPlanner {
   void VisitMatMul(const ir::Node& node);
   void VisitAllFinite(const ir::Node& node);
   void VisitOptimizer(const ir::Node& node);
-  bool MayStayLazy(const ir::Node& node, const State& state) const;
+  bool MayStayLazy(const ir::Node& node, const State& state);
   bool PaysToJoin(const ir::Node& node, const State& state);
   bool DeferToWeightGradient(const ir::Node& node, const RowShape& shape);
   void FlushScalars();

@@ -12,6 +12,7 @@
 #include "ir/interpreter.h"
 #include "ir/text.h"
 #include "passes/fuse_groups.h"
+#include "passes/fusion_report.h"
 #include "passes/options_text.h"
 #include "passes/pass_manager.h"
 #include "passes/pipeline.h"
@@ -175,6 +176,40 @@ TEST(Fuse, SaysNothingNewTheSecondTime) {
   PassContext ctx;
   EXPECT_FALSE(*Fuse().Run(*fused, ctx));
   EXPECT_EQ(ir::Print(*fused), text);
+}
+
+// Bytes by hand: 8 numbers of 4 bytes in and out, once fused and twice unfused; and one cast alone.
+TEST(FusionReport, CountsKernelsAndBytes) {
+  auto module = ir::Parse(R"(graph @g(%x: f32[8], %z: f32[8]) {
+    %e = exp(%x) : f32[8]
+    %y = neg(%e) : f32[8]
+    %h = cast(%z), to=f16 : f16[8]
+    return y=%y, h=%h
+  })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const FusionReport report = MakeFusionReport(*Fused(**module)->FindGraph("g"));
+  EXPECT_EQ(report.kernels, 2);
+  EXPECT_EQ(report.lone_casts, 1);
+  EXPECT_EQ(report.bytes, 64 + 48);
+  EXPECT_EQ(report.unfused_bytes, 128 + 48);
+}
+
+TEST(FusionReport, SaysWhyNeighboursStayApart) {
+  auto module = ir::Parse(R"(graph @g(%x: f32[8, 8], %w: f32[8, 8]) {
+    %h = matmul(%x, %w) : f32[8, 8]
+    %p = softmax(%h), axis=1 : f32[8, 8]
+    %y = matmul(%p, %w) : f32[8, 8]
+    return %y
+  })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto plan = PlanFusions(*(*module)->FindGraph("g"));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<std::string> edges;
+  for (const CutEdge& edge : CutEdges(*plan)) edges.push_back(ToText(edge));
+  EXPECT_EQ(edges, (std::vector<std::string>{
+                       "%h -> %p: softmax reads rows of 8, the product computes tiles",
+                       "%p -> %y: a product computes each tile from many rows and columns of its "
+                       "operands"}));
 }
 
 // The sweep looks at each node a bounded number of times, however long the graph is.
