@@ -553,10 +553,17 @@ void HostGpu::Implementation::AddGraphs(Driver& driver) {
     });
   };
   driver.StreamEndCapture = [this](CuStream stream, CuGraph* graph) {
-    return Inside("StreamEndCapture", [&] {
+    *graph = nullptr;
+    const CuResult result = Inside("StreamEndCapture", [&] {
       *graph = std::exchange(stream->capture, nullptr);
       return kCuSuccess;
     });
+    // A recording that fails is over too.
+    if (stream->capture != nullptr) {
+      delete std::exchange(stream->capture, nullptr);
+      --graphs;
+    }
+    return result;
   };
   driver.GraphInstantiateWithFlags = [this](CuGraphExec* exec, CuGraph graph, unsigned long long) {
     return Inside("GraphInstantiateWithFlags", [&] {
