@@ -212,6 +212,23 @@ TEST(FusionReport, SaysWhyNeighboursStayApart) {
                        "operands"}));
 }
 
+// A kernel of too many nodes would run out of registers.
+TEST(Fuse, BoundsTheSizeOfAKernel) {
+  std::string text = "graph @long(%x: f32[64]) {\n  %y0 = tanh(%x) : f32[64]\n";
+  for (int i = 1; i < 200; ++i) {
+    absl::StrAppend(&text, "  %y", i, " = tanh(%y", i - 1, ") : f32[64]\n");
+  }
+  const auto module = ir::Parse(absl::StrCat(text, "  return %y199\n}\n"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto fused = Fused(**module);
+  size_t nodes = 0;
+  for (const auto& node : fused->FindGraph("long")->nodes()) {
+    EXPECT_LE(node->body()->node_count(), 64u);
+    nodes += node->body()->node_count();
+  }
+  EXPECT_EQ(nodes, 200u);
+}
+
 // The sweep looks at each node a bounded number of times, however long the graph is.
 TEST(Fuse, IsNearLinear) {
   auto visits_per_node = [](int layers) {
