@@ -290,6 +290,8 @@ std::optional<int64_t> Index::constant() const {
   return sum_->constant;
 }
 
+int64_t Index::offset() const { return sum_->constant; }
+
 int64_t Index::divisor() const {
   int64_t common = sum_->constant;
   for (const Term& term : sum_->terms) {
@@ -433,16 +435,16 @@ Coordinates Delinearise(const Index& position, llvm::ArrayRef<int64_t> shape) {
 }
 
 std::string Bounds::ToString() const {
+  // Numbers stand on the right: `q - 2 >= 0` is `q >= 2`.
+  const int64_t added = index.offset();
+  const Index left = index - added;
+  const std::string text = left.ToString();
+  const std::string above = absl::StrCat(text, " >= ", Number(low - added));
+  const std::string below = absl::StrCat(text, " < ", Number(high - added));
   const bool low_holds = index.min() >= low;
   const bool high_holds = index.max() < high;
-  const std::string text = index.ToString();
-  if (low_holds && high_holds) return "";
-  // `index < low` as a constant sum reads better with the number on the right.
-  const std::string above = absl::StrCat(text, " >= ", Number(low));
-  const std::string below = absl::StrCat(text, " < ", Number(high));
-  if (low_holds) return below;
-  if (high_holds) return above;
-  return absl::StrCat(above, " && ", below);
+  if (low_holds) return high_holds ? "" : below;
+  return high_holds ? above : absl::StrCat(above, " && ", below);
 }
 
 }  // namespace duotone::codegen

@@ -39,6 +39,8 @@ class Index {
   int64_t min() const;
   int64_t max() const;
   std::optional<int64_t> constant() const;
+  // The number that is added to its terms: 3 of 8*q + 3.
+  int64_t offset() const;
   // The greatest number known to divide every value; 0 for the constant 0.
   int64_t divisor() const;
   bool Contains(const Index& variable) const;

@@ -149,6 +149,8 @@ class PointwiseGenerator {
   // True if vectors of `width` read and write the group's elements within their buffers.
   bool IsLegal(const Group& group, int width) const;
   void SizeReductions(Group& group) const;
+  int SmallestElement() const;
+  void AddWork(const Group& group, const Schedule& schedule, Work& work) const;
   Prediction PredictWith(const Schedule& schedule) const;
   std::vector<Schedule> Candidates() const;
   int VectorOf(const Group& group, const Schedule& schedule) const {
@@ -286,7 +288,10 @@ std::vector<Schedule> PointwiseGenerator::Candidates() const {
     }
     return candidates;
   }
-  for (int vector = widest; vector >= 1; vector /= 2) {
+  // Narrower vectors only where an access still moves 16 bytes.
+  int narrowest = widest;
+  while (narrowest > 1 && narrowest / 2 * SmallestElement() >= 16) narrowest /= 2;
+  for (int vector = widest; vector >= narrowest; vector /= 2) {
     for (int unroll : {1, 2, 4}) {
       for (int threads : {128, 256, 512}) {
         candidates.push_back({.vector = vector, .unroll = unroll, .threads = threads});
@@ -296,55 +301,74 @@ std::vector<Schedule> PointwiseGenerator::Candidates() const {
   return candidates;
 }
 
+// Bytes of an element of the narrowest tensor that is no mask.
+int PointwiseGenerator::SmallestElement() const {
+  int smallest = 8;
+  const auto see = [&](const ir::Type& type) {
+    if (ByteSize(type.dtype) > 1) smallest = std::min(smallest, ByteSize(type.dtype));
+  };
+  for (const ir::Node* input : body_.inputs()) see(input->type());
+  for (const ir::Output& output : body_.outputs()) see(output.value.type());
+  return smallest;
+}
+
+// Adds the work of one group.
+void PointwiseGenerator::AddWork(const Group& group, const Schedule& schedule, Work& work) const {
+  const int width = VectorOf(group, schedule);
+  const int64_t vectors = CeilDiv(group.elements, width);
+  const int64_t per_block = static_cast<int64_t>(schedule.threads) * schedule.unroll;
+  const int64_t blocks = group.reductions.empty() ? CeilDiv(vectors, per_block) : group.chunks;
+  double loads = 0;
+  double load_bytes = 0;   // per thread and copy
+  double store_bytes = 0;  // per thread
+  for (int input : emitter_.InputsBehind(ValuesOf(group))) {
+    const ir::Type& type = body_.inputs()[static_cast<size_t>(input)]->type();
+    const int bytes = ByteSize(type.dtype) * width;
+    loads += std::max(1, bytes / 16);
+    load_bytes += type.elements() == 1 ? 4 : bytes;
+  }
+  double stores = 0;
+  for (int output : group.outputs) {
+    const ir::Type& type = body_.outputs()[static_cast<size_t>(output)].value.type();
+    stores += std::max(1, ByteSize(type.dtype) * width / 16);
+    store_bytes += ByteSize(type.dtype) * width;
+    work.bytes_written += static_cast<double>(type.bytes());
+  }
+  for (const Reduction& reduction : group.reductions) {
+    store_bytes += ByteSize(reduction.partial) * width;
+  }
+  work.blocks += blocks;
+  work.instructions +=
+      static_cast<double>(vectors) * (12.0 + 3.0 * loads + 3.0 * stores + 1.5 * width);
+  work.flops += static_cast<double>(group.elements) * static_cast<double>(body_.node_count());
+  // Threads without a vector of their own have nothing in flight.
+  const double busy =
+      std::min(1.0, static_cast<double>(vectors) /
+                        static_cast<double>(std::max<int64_t>(1, blocks) * per_block));
+  work.bytes_in_flight_per_thread =
+      std::max(work.bytes_in_flight_per_thread, busy * load_bytes * schedule.unroll);
+  work.registers =
+      std::max(work.registers,
+               24 + 2 * width + static_cast<int>((load_bytes * schedule.unroll + store_bytes) / 4));
+}
+
 Prediction PointwiseGenerator::PredictWith(const Schedule& schedule) const {
-  Work work;
-  for (int input : emitter_.InputsBehind([&] {
-         std::vector<ir::Value> all;
-         for (const ir::Output& output : body_.outputs()) all.push_back(output.value);
-         return all;
-       }())) {
+  Work work{.blocks = 0, .registers = 0, .bytes_in_flight_per_thread = 4};
+  std::vector<ir::Value> results;
+  for (const ir::Output& output : body_.outputs()) results.push_back(output.value);
+  for (int input : emitter_.InputsBehind(results)) {
     work.bytes_read +=
         static_cast<double>(body_.inputs()[static_cast<size_t>(input)]->type().bytes());
   }
-  work.blocks = 0;
-  int registers = 0;
-  double in_flight = 0;
-  for (const Group& group : groups_) {
-    if (group.elements == 0) continue;
-    const int width = VectorOf(group, schedule);
-    const double vectors = static_cast<double>(CeilDiv(group.elements, width));
-    work.blocks += group.reductions.empty()
-                       ? CeilDiv(CeilDiv(group.elements, width),
-                                 static_cast<int64_t>(schedule.threads) * schedule.unroll)
-                       : group.chunks;
-    int loads = 0;
-    double vector_bytes = 0;
-    for (int input : emitter_.InputsBehind(ValuesOf(group))) {
-      const ir::Type& type = body_.inputs()[static_cast<size_t>(input)]->type();
-      const int bytes = ByteSize(type.dtype) * width;
-      loads += std::max(1, bytes / 16);
-      // What is small comes from a cache.
-      if (type.elements() * 4 >= group.elements) vector_bytes += bytes;
-    }
-    int stores = 0;
-    for (int output : group.outputs) {
-      const ir::Type& type = body_.outputs()[static_cast<size_t>(output)].value.type();
-      stores += std::max(1, ByteSize(type.dtype) * width / 16);
-      work.bytes_written += static_cast<double>(type.bytes());
-    }
-    const int statements = static_cast<int>(body_.node_count());
-    work.instructions += vectors * (12.0 + 3.0 * loads + 3.0 * stores + 1.5 * width);
-    work.flops += static_cast<double>(group.elements) * statements;
-    in_flight = std::max(in_flight, vector_bytes * schedule.unroll);
-    registers = std::max(registers, 20 + static_cast<int>(vector_bytes / 4) * schedule.unroll +
-                                        width * std::min(4, 1 + statements / 4));
-  }
+  for (const Group& group : groups_) AddWork(group, schedule, work);
   for (const auto& node : body_.nodes()) {
     work.mufu += MufuOf(*node) * static_cast<double>(node->type().elements());
   }
   work.blocks = std::max<int64_t>(1, work.blocks);
-  work.registers = std::min(registers, 255);
-  work.bytes_in_flight_per_thread = std::max(4.0, in_flight);
+  // Many copies of many operands would spill: such a candidate fits nothing.
+  constexpr int kMostRegisters = 128;
+  if (schedule.unroll > 1 && work.registers > kMostRegisters) work.registers = 256;
+  work.registers = std::min(work.registers, schedule.unroll > 1 ? 256 : kMostRegisters);
   return Predict(*options_.target, schedule, work);
 }
 
