@@ -337,8 +337,7 @@ DUOTONE_DEVICE T GeluTanhGrad(T g, T x) {
   return g * (T(0.5) * (T{1} + t) + bend);
 }
 
-// ---- Approximations, for results that are rounded to 16 bits: relative errors below 2^-18 where
-// the result is a normal f16 number
+// ---- Approximations, for results that are rounded to 16 bits; bounds stand in docs/numerics.md
 
 DUOTONE_DEVICE float ExpFast(float x) { return __expf(x); }
 // a / b for b below 2^126; 0 for b above, where a is finite.
