@@ -381,11 +381,13 @@ class Writer {
     if (!is_registers()) {
       Line("DUOTONE_DYNAMIC_SHARED(unsigned char, staged);");
     }
+    // One vector that every thread has needs no declaration of its own.
+    const bool is_plain = is_registers() && layout_.copies == 1 && !has_idle_threads();
     for (const auto& [input, what] : kept) {
       const DType dtype = task_.body.graph->inputs()[static_cast<size_t>(input)]->type().dtype;
       const std::string type = absl::StrFormat("Vec<%s, %d>", StorageType(dtype), layout_.vector);
       if (is_registers()) {
-        DeclareCopies(type, what.name);
+        if (!is_plain) DeclareCopies(type, what.name);
         continue;
       }
       Line(absl::StrFormat("%s* const %s = reinterpret_cast<%s*>(staged + %d)%s;", type, what.name,
@@ -399,8 +401,9 @@ class Writer {
     };
     ForEachVector([&] {
       for (const auto& [input, what] : kept) {
-        Line(absl::StrFormat("%s = Load<%d>(%s + %s);", place(what.name), layout_.vector,
-                             emitter_.InputParameter(input), what.position.ToString()));
+        Line(absl::StrFormat("%s%s = Load<%d>(%s + %s);", is_plain ? "const auto " : "",
+                             place(what.name), layout_.vector, emitter_.InputParameter(input),
+                             what.position.ToString()));
       }
     });
     emitter_.SetVectorLoader(
