@@ -39,12 +39,22 @@ bool ReadsOwnElementOnly(const ir::Node& fusion, int index) {
   return true;
 }
 
+// True for a kernel of one thread, which reads all its operands before it writes anything.
+bool ComputesScalarsOnly(const ir::Node& fusion) {
+  const auto is_scalar = [](const ir::Type& type) { return type.is_scalar(); };
+  return fusion.attrs_as<ir::FusionAttrs>().family == "pointwise" &&
+         std::all_of(fusion.types().begin(), fusion.types().end(), is_scalar) &&
+         std::all_of(fusion.operands().begin(), fusion.operands().end(),
+                     [&](ir::Value operand) { return is_scalar(operand.type()); });
+}
+
 // True if `node` may write result `result` over `entry` although it reads it.
 bool MayOverwriteOperand(const ir::Graph& graph, const ir::Node& node, int result,
                          const ir::StateEntry& entry) {
   if (node.type(result).shape != entry.type.shape || node.type(result).dtype != entry.type.dtype)
     return false;
   if (node.body() == nullptr) return IsElementwise(node);
+  if (ComputesScalarsOnly(node)) return true;
   for (int i = 0; i < node.operand_count(); ++i) {
     const bool reads = graph.EntryOf(RootOf(node.operand(i)).node) == &entry;
     if (reads && (RootOf(node.operand(i)) != node.operand(i) || !ReadsOwnElementOnly(node, i)))

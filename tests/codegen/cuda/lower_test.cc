@@ -123,6 +123,27 @@ TEST(CudaLower, AFusionThatReadsOtherElementsOfAnEntryDoesNotOverwriteIt) {
   EXPECT_THAT(launches[1]->writes, testing::ElementsAre(program->FindState("w")));
 }
 
+TEST(CudaLower, AKernelOfScalarsUpdatesThemInPlace) {
+  auto program = LowerText(R"(
+    module @m {
+      state %a: i64[] = zeros()
+      state %b: i64[] = zeros()
+      graph @step(%x: i64[]) {
+        %p, %q = fusion(%a, %b, %x) : i64[], i64[] body(%a: i64[], %b: i64[], %x: i64[]) {
+          %p = add(%b, %x) : i64[] %q = sub(%a, %x) : i64[] return %p, %q }
+        update %a = %p
+        update %b = %q
+        return x=%x
+      }
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  const std::vector<const KernelLaunch*> launches = LaunchesOf(*program);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_THAT(launches[0]->writes,
+              testing::ElementsAre(program->FindState("a"), program->FindState("b")));
+  EXPECT_EQ(Count<runtime::Copy>(*program), 1) << "of the input that is an output";
+}
+
 TEST(CudaLower, ANodeOutsideFusionsIsAnError) {
   auto program = LowerText("graph @g(%x: f32[4]) { %y = neg(%x) : f32[4] return %y }");
   EXPECT_THAT(std::string(program.status().message()),
