@@ -86,6 +86,7 @@ class CudaBackend final : public Backend {
       log_(absl::StrFormat("%s: graph @%s: %d kernels, %d compiled and %d from the cache in %.2f s",
                            device_->name(), graph, statistics->kernels, statistics->compiled,
                            statistics->cache_hits, statistics->seconds));
+      for (const std::string& warning : entry.warnings) log_("warning: " + warning);
       for (const std::string& warning : statistics->warnings) log_("warning: " + warning);
     }
     return std::move(entry.program);

@@ -12,12 +12,21 @@
 namespace duotone::internal {
 namespace {
 
-constexpr std::string_view kWeightCopies = "weight-copies";
+constexpr char kPipeline[] = "cuda";
 constexpr std::string_view kFuse = "fuse";
 
-absl::StatusOr<passes::PassReport> RunPass(std::string_view name,
-                                           const passes::PassOptions& options, ir::Module& module) {
-  DUOTONE_ASSIGN_OR_RETURN(const passes::PassList list, passes::MakePasses({name}, options));
+// The pipeline has two parts: what works on the whole module, where sizes may have names, and from
+// fuse on what works on one entry with numbers for sizes.
+enum class Part { kModule, kEntry };
+absl::StatusOr<passes::PassReport> RunPart(Part part, const passes::PassOptions& options,
+                                           ir::Module& module) {
+  std::vector<std::string_view> names;
+  bool is_entry = false;
+  for (const passes::PipelineStep& step : passes::FindPipeline(kPipeline)->steps) {
+    is_entry = is_entry || step.pass == kFuse;
+    if (is_entry == (part == Part::kEntry)) names.push_back(step.pass);
+  }
+  DUOTONE_ASSIGN_OR_RETURN(const passes::PassList list, passes::MakePasses(names, options));
   return passes::PassManager().Run(list, module);
 }
 
@@ -53,7 +62,7 @@ bool UsesBf16(const ir::Graph& graph) {
 
 absl::StatusOr<passes::PassReport> AddWeightCopies(ir::Module& trained,
                                                    const passes::PassOptions& options) {
-  return RunPass(kWeightCopies, options, trained);
+  return RunPart(Part::kModule, options, trained);
 }
 
 absl::StatusOr<CudaEntry> LowerForCuda(const ir::Module& trained, std::string_view entry,
@@ -63,7 +72,7 @@ absl::StatusOr<CudaEntry> LowerForCuda(const ir::Module& trained, std::string_vi
   DUOTONE_ASSIGN_OR_RETURN(result.module, CloneEntry(trained, entry));
   ir::Graph* graph = result.module->FindGraph(entry);
   DUOTONE_RETURN_IF_ERROR(ir::BindSizes(*graph, sizes)).With("graph @%s", entry);
-  DUOTONE_ASSIGN_OR_RETURN(result.passes, RunPass(kFuse, options.passes, *result.module));
+  DUOTONE_ASSIGN_OR_RETURN(result.passes, RunPart(Part::kEntry, options.passes, *result.module));
   graph = result.module->FindGraph(entry);
   codegen::cuda::LowerOptions lower;
   lower.codegen = {

@@ -46,9 +46,9 @@ struct CudaEntry {
   std::vector<std::string> warnings;  // "bf16 on sm_75 computes through f32"
 };
 
-// Adds the 16-bit copies of the weights that the module's graphs read as casts (pass
-// weight-copies); they are derived state, so it comes before the state is allocated. A module that
-// has them stays as it is.
+// Adds the 16-bit copies of the weights that the module's graphs read as casts: the part of the
+// pipeline `cuda` before fuse. They are derived state, so it comes before the state is allocated. A
+// module that has them stays as it is.
 absl::StatusOr<passes::PassReport> AddWeightCopies(ir::Module& trained,
                                                    const passes::PassOptions& options);
 

@@ -7,9 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
+#include <regex>
 #include <sstream>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "duotone/cuda_compile.h"
@@ -68,76 +71,111 @@ int64_t Elements(const runtime::Buffer& buffer) {
   return elements;
 }
 
+int Wide(const runtime::AccessWidths& widths) { return widths[4] + widths[5]; }
 int Narrow(const runtime::AccessWidths& widths) {
-  return widths[0] + widths[1] + widths[2] + widths[3];
+  return std::accumulate(widths.begin(), widths.end(), 0) - Wide(widths);
 }
 
-int Wide(const runtime::AccessWidths& widths) { return widths[4] + widths[5]; }
-
-// What the rule about wide accesses knows of a launch. Its full-size arrays are those with as many
-// elements as its largest. They are aligned if each of their rows (the last axis) is a multiple of
-// 16 bytes; flat arrays behind tables are padded and always aligned.
-struct Arrays {
-  bool has_table = false;
-  bool has_errors = false;
-  bool aligned = true;
-  int64_t largest = 0;  // elements
-  int small_reads = 0;  // of the other arrays: labels, numbers per row, scalars, flags
-  int small_writes = 0;
+// A parameter of a kernel that stands for a full-size array: one with as many elements as the
+// largest of the launch.
+struct FullArray {
+  std::string parameter;  // "in0"
+  int element_bytes = 0;
+  bool is_read = false;
+  bool is_written = false;
 };
 
-Arrays ArraysOf(const Program& program, const runtime::KernelLaunch& launch) {
-  Arrays arrays;
-  for (const LaunchArgument& argument : launch.arguments) {
-    if (argument.kind == LaunchArgument::Kind::kTable) arrays.has_table = true;
-    if (argument.kind == LaunchArgument::Kind::kErrors) arrays.has_errors = true;
-    if (argument.kind != LaunchArgument::Kind::kBuffer) continue;
-    arrays.largest = std::max(arrays.largest, Elements(program.buffers[argument.address.buffer]));
+// The names of a kernel's parameters, in their order.
+std::vector<std::string> ParametersOf(const std::string& source) {
+  const size_t open = source.find("kernel(", source.find("extern \"C\""));
+  const std::string list = source.substr(open + 7, source.find(')', open) - open - 7);
+  std::vector<std::string> names;
+  for (const std::string& parameter : std::vector<std::string>(absl::StrSplit(list, ','))) {
+    names.push_back(parameter.substr(parameter.find_last_of(" *") + 1));
   }
-  const auto has = [&](const std::vector<int>& list, int buffer) {
-    return std::find(list.begin(), list.end(), program.RootOf(buffer)) != list.end();
+  return names;
+}
+
+// Empty if the arrays are tiny, or if one has rows (the last axis) that are no multiple of 16
+// bytes: then alignment does not allow wide accesses.
+std::vector<FullArray> FullArraysOf(const Program& program, const runtime::KernelLaunch& launch) {
+  const std::vector<std::string> names = ParametersOf(program.kernels[launch.kernel].source);
+  EXPECT_EQ(names.size(), launch.arguments.size());
+  int64_t largest = 16;
+  const auto buffer_of = [&](size_t i) -> const runtime::Buffer* {
+    const LaunchArgument& argument = launch.arguments[i];
+    return argument.kind == LaunchArgument::Kind::kBuffer
+               ? &program.buffers[argument.address.buffer]
+               : nullptr;
   };
-  for (const LaunchArgument& argument : launch.arguments) {
-    if (argument.kind != LaunchArgument::Kind::kBuffer) continue;
-    const int index = argument.address.buffer;
-    const runtime::Buffer& buffer = program.buffers[index];
-    if (Elements(buffer) == arrays.largest) {
-      const int64_t row = buffer.shape.empty() ? 1 : buffer.shape.back();
-      const int64_t element_bytes = buffer.bytes / std::max<int64_t>(1, Elements(buffer));
-      if (row * element_bytes % 16 != 0) arrays.aligned = false;
-    } else {
-      arrays.small_reads += has(launch.reads, index);
-      arrays.small_writes += has(launch.writes, index);
-    }
+  const auto has = [&](const std::vector<int>& list, size_t i) {
+    const int root = program.RootOf(launch.arguments[i].address.buffer);
+    return std::find(list.begin(), list.end(), root) != list.end();
+  };
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (buffer_of(i) != nullptr) largest = std::max(largest, Elements(*buffer_of(i)));
+  }
+  std::vector<FullArray> arrays;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const runtime::Buffer* buffer = buffer_of(i);
+    if (buffer == nullptr || Elements(*buffer) != largest) continue;
+    const int element_bytes = static_cast<int>(buffer->bytes / largest);
+    if (buffer->shape.empty() || buffer->shape.back() * element_bytes % 16 != 0) return {};
+    arrays.push_back({names[i], element_bytes, has(launch.reads, i), has(launch.writes, i)});
   }
   return arrays;
 }
 
-// "" if the kernel's accesses are as wide as its arrays allow: an instruction narrower than 16
-// bytes must belong to a small array, to the record of an error, or to a table's addresses.
-// `checked` is set if the launch has full-size arrays that are aligned.
+// "" if the source touches the array by Load<W>(in0 ...) and Store(out0 ..., value) of at least 16
+// bytes alone.
+std::string CheckSource(const std::string& source, const FullArray& array) {
+  const std::regex use("(\\w+)?(<(\\d+)>)?(\\(?)\\b" + array.parameter + "\\b([^;]*, (\\w+)\\);)?");
+  const size_t body = source.find(") {", source.find("kernel("));
+  for (std::sregex_iterator it(source.begin() + body, source.end(), use), end; it != end; ++it) {
+    const std::smatch& match = *it;
+    int width = 0;
+    if (match[1] == "Load" && match[4] == "(") {
+      width = std::stoi(match[3]);
+    } else if (match[1] == "Store" && match[4] == "(") {
+      const std::regex declared("Vec<\\w+, (\\d+)> " + match[6].str() + "\\b");
+      std::smatch declaration;
+      if (std::regex_search(source, declaration, declared)) width = std::stoi(declaration[1]);
+    }
+    if (width * array.element_bytes < 16) return "is accessed narrowly: " + match[0].str();
+  }
+  return "";
+}
+
+// "" if a kernel's accesses are as wide as its arrays allow: full-size ones move in instructions
+// of 16 bytes. Labels, numbers per row, scalars and flags are small and may be read as they come.
+// Arrays behind tables (optimizers) are flat and padded: what they update is written in 16-byte
+// stores alone, and read with as many loads. `checked` is set if the launch has full-size arrays.
 std::string CheckWidths(const Program& program, const runtime::KernelLaunch& launch,
                         const runtime::KernelCode& kernel, bool& checked) {
-  constexpr int kErrorStores = 4;  // the fields of an ErrorRecord but `claimed`
-  const Arrays arrays = ArraysOf(program, launch);
   const runtime::OpcodeMix& mix = kernel.sass.all;
-  checked = arrays.has_table || (arrays.aligned && arrays.largest >= 16);
-  if (!checked) return "";
-  const int narrow_stores = Narrow(mix.global_stores);
-  const int allowed_stores = arrays.small_writes + (arrays.has_errors ? kErrorStores : 0);
-  if (narrow_stores > allowed_stores) {
-    return absl::StrFormat("%d stores are narrower than 16 bytes, %d may be", narrow_stores,
-                           allowed_stores);
+  checked = true;
+  const bool has_table = std::any_of(
+      launch.arguments.begin(), launch.arguments.end(),
+      [](const auto& argument) { return argument.kind == LaunchArgument::Kind::kTable; });
+  if (has_table) {
+    if (Narrow(mix.global_stores) == 0 && Wide(mix.global_loads) >= Wide(mix.global_stores)) {
+      return "";
+    }
+    return absl::StrFormat("%d narrow and %d wide stores, %d wide loads", Narrow(mix.global_stores),
+                           Wide(mix.global_stores), Wide(mix.global_loads));
   }
-  if (arrays.has_table) {
-    // Every updated element was read first, with the same width; the rest are addresses.
-    if (Wide(mix.global_loads) >= Wide(mix.global_stores)) return "";
-    return absl::StrFormat("%d wide loads for %d wide stores", Wide(mix.global_loads),
-                           Wide(mix.global_stores));
+  const std::vector<FullArray> arrays = FullArraysOf(program, launch);
+  checked = !arrays.empty();
+  int reads = 0, writes = 0;
+  for (const FullArray& array : arrays) {
+    const std::string wrong = CheckSource(program.kernels[launch.kernel].source, array);
+    if (!wrong.empty()) return array.parameter + " " + wrong;
+    reads += array.is_read;
+    writes += array.is_written;
   }
-  if (Narrow(mix.global_loads) <= arrays.small_reads) return "";
-  return absl::StrFormat("%d loads are narrower than 16 bytes, %d may be", Narrow(mix.global_loads),
-                         arrays.small_reads);
+  if (Wide(mix.global_loads) >= reads && Wide(mix.global_stores) >= writes) return "";
+  return absl::StrFormat("%d wide loads and %d wide stores for %d and %d arrays",
+                         Wide(mix.global_loads), Wide(mix.global_stores), reads, writes);
 }
 
 // Nodes that are a cast and nothing else: kernels that a better fusion would not have.

@@ -55,13 +55,13 @@ DUOTONE_DEVICE void Update0(void* const* row, const AdamScalars<float>& scalars,
 extern "C" __global__ void __launch_bounds__(256, 1)
 kernel(void* const* __restrict__ table, const unsigned char* guard) {
   if (*guard == 0) return;
-  DUOTONE_SHARED(AdamScalars<float>, sharedAdamScalars, 1);
+  DUOTONE_SHARED(AdamScalars<float>, adam_float, 1);
   const int block = static_cast<int>(blockIdx.x);
   const int tensor = OptimizerTensor(kFirstBlock, 6, block);
   void* const* const row = table + 11 * tensor;
   if (threadIdx.x == 0) {
     switch (kClass[tensor]) {
-      case 0: sharedAdamScalars[0] = Scalars0(row); break;
+      case 0: adam_float[0] = Scalars0(row); break;
     }
   }
   Barrier();
@@ -70,7 +70,7 @@ kernel(void* const* __restrict__ table, const unsigned char* guard) {
   for (int q = first + static_cast<int>(threadIdx.x); q < first + 1024; q += 256) {
     if (q >= kVectors[tensor]) break;
     switch (kClass[tensor]) {
-      case 0: Update0(row, sharedAdamScalars[0], q); break;
+      case 0: Update0(row, adam_float[0], q); break;
     }
   }
 }

@@ -10,6 +10,7 @@ kernel(const float* __restrict__ in0,
        int step) {
   const int t = static_cast<int>(threadIdx.x) % 8;
   const int group = static_cast<int>(threadIdx.x) / 8;
+  const int q = t;
   float part0 = 0.0f;
   for (int i = static_cast<int>(threadIdx.x); i < 128; i += 256) {
     const int x0 = in1[i];
@@ -31,11 +32,9 @@ kernel(const float* __restrict__ in0,
   const int row = static_cast<int>(blockIdx.x) * 32 + group;
   const int x1 = in1[row];
   CheckIndex(x1, 10LL, t == 0 && x1 != (-100LL), errors, step, 8);
-  DUOTONE_DYNAMIC_SHARED(unsigned char, staged);
-  Vec<float, 2>* const kept0 = reinterpret_cast<Vec<float, 2>*>(staged + 0) + 5 * group;
-#pragma unroll 8
-  for (int q = t; q < 5; q += 8) {
-    kept0[q] = Load<2>(in0 + 10 * row + 2 * q);
+  Vec<float, 2> kept0;
+  if (q < 5) {
+    kept0 = Load<2>(in0 + 10 * row + 2 * q);
   }
   const int x2 = in1[row];
 #line 9 "kernel"
@@ -47,9 +46,8 @@ kernel(const float* __restrict__ in0,
   const int t9 = t8 ? x3 : (-1);
   float part1 = (-Infinity());
   float part2 = 0.0f;
-#pragma unroll 8
-  for (int q = t; q < 5; q += 8) {
-    const Vec<float, 2> x4 = kept0[q];
+  if (q < 5) {
+    const Vec<float, 2> x4 = kept0;
 #pragma unroll
     for (int v = 0; v < 2; ++v) {
       part1 = Max(part1, x4[v]);
@@ -69,9 +67,8 @@ kernel(const float* __restrict__ in0,
   const bool t14 = t13 == Infinity();
   const float t15 = t14 ? 0.0f : row0;
   float part3 = 0.0f;
-#pragma unroll 8
-  for (int q = t; q < 5; q += 8) {
-    const Vec<float, 2> x5 = kept0[q];
+  if (q < 5) {
+    const Vec<float, 2> x5 = kept0;
 #pragma unroll
     for (int v = 0; v < 2; ++v) {
 #line 21 "kernel"
@@ -93,9 +90,8 @@ kernel(const float* __restrict__ in0,
   const float t24 = t8 ? t23 : 0.0f;
   const float t25 = t24 / t4;
   total0 = total0 + t25;
-#pragma unroll 8
-  for (int q = t; q < 5; q += 8) {
-    const Vec<float, 2> x6 = kept0[q];
+  if (q < 5) {
+    const Vec<float, 2> x6 = kept0;
     Vec<float, 2> y0;
 #pragma unroll
     for (int v = 0; v < 2; ++v) {

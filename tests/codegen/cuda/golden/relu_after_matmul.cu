@@ -1,20 +1,14 @@
 #include "duotone/matmul.cuh"
 
 extern "C" __global__ void __launch_bounds__(64, 1)
-kernel(const float* __restrict__ in0,
+kernel(const half* __restrict__ in0,
        const half* __restrict__ in1,
        const half* __restrict__ in2,
        half* __restrict__ out0) {
   using Tile = MatMulTile<float, 32, 32, 16, 4, 4>;
-  using Shape = MatMulShape<1, 128, 512, 784>;
-  const auto a = MakeOperand<Along::kInner, 4>(
-      [&](int batch, int row, int q, float (&to)[4]) {
-        const Vec<float, 4> x2 = Load<4>(in0 + 784 * row + 4 * q);
-#pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          to[v] = x2[v];
-        }
-      });
+  using Shape = MatMulShape<1, 128, 512, 512>;
+  const auto a = MakeDirectOperand<Along::kInner, 8>(
+      [&](int batch, int row, int q) { return in0 + 512 * row + 8 * q; });
   const auto b = MakeDirectOperand<Along::kOuter, 8>(
       [&](int batch, int q, int k) { return in1 + 512 * k + 8 * q; });
   const auto epilogue = MakeEpilogue<8>(

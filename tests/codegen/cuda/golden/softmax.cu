@@ -37,12 +37,13 @@ kernel(const half* __restrict__ in0,
 #line 7 "kernel"
   const bool t4 = row0 == (-Infinity());
   const float t5 = t4 ? 1.0f : row1;
+  const float t6 = 1.0f / t5;
   Vec<half, 8> y0;
 #pragma unroll
   for (int v = 0; v < 8; ++v) {
-#line 9 "kernel"
-    const float t6 = held0[v] / t5;
-    y0[v] = FromFloat<half>(t6);
+#line 10 "kernel"
+    const float t7 = held0[v] * t6;
+    y0[v] = FromFloat<half>(t7);
   }
   Store(out0 + 128 * row + 8 * q, y0);
 }
