@@ -12,8 +12,7 @@ kernel(const half* __restrict__ in0,
   const int group = static_cast<int>(threadIdx.x) / 16;
   const int q = t;
   const int row = static_cast<int>(blockIdx.x) * 4 + group;
-  Vec<half, 8> kept0;
-  kept0 = Load<8>(in0 + 128 * row + 8 * q);
+  const auto kept0 = Load<8>(in0 + 128 * row + 8 * q);
   float part0 = 0.0f;
   const Vec<half, 8> x0 = kept0;
 #pragma unroll

@@ -17,10 +17,8 @@ kernel(const float* __restrict__ in0,
   Vec<float, 8> total0 = Filled<8>(0.0f);
   Vec<float, 8> total1 = Filled<8>(0.0f);
   const int row = static_cast<int>(blockIdx.x) * 16 + group;
-  Vec<float, 8> kept0;
-  Vec<bf16, 8> kept1;
-  kept0 = Load<8>(in0 + 128 * row + 8 * q);
-  kept1 = Load<8>(in4 + 128 * row + 8 * q);
+  const auto kept0 = Load<8>(in0 + 128 * row + 8 * q);
+  const auto kept1 = Load<8>(in4 + 128 * row + 8 * q);
   const float x0 = in3[row];
   const float x1 = in2[row];
   float part0 = 0.0f;
