@@ -280,6 +280,20 @@ std::vector<std::string> Targets() {
 INSTANTIATE_TEST_SUITE_P(Targets, KernelGates, ::testing::ValuesIn(Targets()),
                          [](const auto& info) { return info.param; });
 
+TEST(KernelGatesRules, NarrowAccessesAreFound) {
+  const auto check = [](const std::string& body) {
+    return CheckSource("extern \"C\" __global__ void kernel(half* in0) {\n" + body + "\n}\n",
+                       {.parameter = "in0", .element_bytes = 2});
+  };
+  EXPECT_EQ(check("kept = Load<8>(in0 + 128 * row + 8 * q);"), "");
+  EXPECT_EQ(check("Vec<half, 8> y; Store(in0 + 8 * q, y);"), "");
+  EXPECT_NE(check("kept = Load<4>(in0 + 4 * q);"), "");
+  EXPECT_NE(check("Vec<half, 4> y; Store(in0 + 4 * q, y);"), "");
+  EXPECT_NE(check("x = in0[i];"), "");
+  EXPECT_NE(check("a = Load<8>(in0 + 8 * q); in0[i] = x;"), "");
+  EXPECT_EQ(check("x = in01[i];"), "");
+}
+
 // Sources that people read, kept as files: a change of the generators shows what it does to them.
 struct Golden {
   const char* file;
