@@ -22,15 +22,18 @@ bool TakesAnyData(const ir::Node& node) {
 
 // True if every element of the fusion's results depends on the same element of operand `index` at
 // most: all ways from it to the body's outputs lead through elementwise nodes. The kernel reads the
-// elements before it writes them.
+// elements before it writes them. Blocks of an optimizer's kernel work on one update each, in no
+// order: what two of them read may not be overwritten.
 bool ReadsOwnElementOnly(const ir::Node& fusion, int index) {
   const ir::Node* input = fusion.body()->inputs()[index];
   llvm::DenseSet<const ir::Node*> seen;
   std::vector<const ir::Node*> work = {input};
+  int updates = 0;
   while (!work.empty()) {
     const ir::Node* current = work.back();
     work.pop_back();
     if (!seen.insert(current).second) continue;
+    if (current->def().lower == ir::Lower::kOptimizer && ++updates > 1) return false;
     if (current != input &&
         (!IsElementwise(*current) || current->type().shape != input->type().shape))
       return false;
@@ -76,8 +79,8 @@ bool TakesGuard(const ir::Node& node) {
 }  // namespace
 
 bool IsConstant(const ir::Node& node) {
-  return node.operand_count() == 0 && node.op() != ir::Op::kInput && node.op() != ir::Op::kState &&
-         node.def().lower != ir::Lower::kRandom;
+  return node.operand_count() == 0 && node.body() == nullptr && node.op() != ir::Op::kInput &&
+         node.op() != ir::Op::kState && node.def().lower != ir::Lower::kRandom;
 }
 
 ir::Value RootOf(ir::Value value) {

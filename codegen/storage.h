@@ -24,7 +24,8 @@ namespace duotone::codegen {
 using ValueKey = std::pair<ir::Node*, int>;
 inline ValueKey KeyOf(ir::Value value) { return {value.node, value.index}; }
 
-// True if the node has the same value in every run: constant, iota.
+// True if the node has the same value in every run: constant, iota. A fusion of such nodes has a
+// kernel.
 bool IsConstant(const ir::Node& node);
 // The value whose memory `value` has under another shape: itself unless its node keeps its
 // operand's bytes.

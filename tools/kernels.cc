@@ -115,6 +115,9 @@ absl::StatusOr<std::vector<const Emission*>> ParseEmit(const KernelsFlags& flags
     }
     chosen.push_back(found);
   }
+  if (chosen.empty()) {
+    return UsageError(absl::StrFormat("--emit: name one of %s", EmissionNames()));
+  }
   return chosen;
 }
 
@@ -252,7 +255,8 @@ absl::Status RunKernels(const KernelsFlags& flags) {
     DUOTONE_ASSIGN_OR_RETURN(statistics, CompileWithCache(flags, options, entry.program));
   }
   for (const Emission* emission : emissions) {
-    if (emission->name == "report") continue;
+    const bool is_text = emission->of_entry != nullptr && flags.output.empty();
+    if (emission->name == "report" || (is_text && flags.json == "-")) continue;
     DUOTONE_RETURN_IF_ERROR(Emit(*emission, entry, flags.output));
   }
   if (!has_report && flags.json.empty()) return absl::OkStatus();

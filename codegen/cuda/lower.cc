@@ -67,6 +67,26 @@ class Lowering final : public ProgramBuilder {
   llvm::StringMap<int> kernels_;  // by source
 };
 
+// A schedule for a kernel that is not there would be ignored in silence.
+absl::Status CheckSchedules(const ir::Graph& graph, const std::vector<std::string>& schedules) {
+  for (const std::string_view entry : schedules) {
+    const std::string_view name = entry.substr(0, entry.find('='));
+    const bool known =
+        name == "*" || std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& n) {
+          return n->def().lower == ir::Lower::kFused && n->name() == name;
+        });
+    if (known) continue;
+    std::string names;
+    for (const auto& node : graph.nodes()) {
+      if (node->def().lower != ir::Lower::kFused) continue;
+      absl::StrAppend(&names, names.empty() ? "" : ", ", node->name());
+    }
+    return InvalidArgument("schedule override '%s': no kernel is of a node '%s'; there are %s",
+                           entry, name, names);
+  }
+  return absl::OkStatus();
+}
+
 bool IsTestOfTests(const ir::Node& node) {
   return node.op() == ir::Op::kAllFinite &&
          std::all_of(node.operands().begin(), node.operands().end(), [](ir::Value operand) {
@@ -297,6 +317,7 @@ absl::Status Lowering::EmitGuardedCopy(runtime::Copy copy, int guard) {
 
 absl::StatusOr<runtime::Program> Lower(const ir::Graph& graph, const LowerOptions& options) {
   DUOTONE_CHECK(options.codegen.target != nullptr);
+  DUOTONE_RETURN_IF_ERROR(CheckSchedules(graph, options.codegen.schedules));
   return Lowering(graph, options).Run();
 }
 

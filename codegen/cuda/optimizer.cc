@@ -384,6 +384,7 @@ class OptimizerKernel {
       : fusion_(fusion), guard_(guard), options_(options) {}
 
   absl::StatusOr<GeneratedKernel> Generate();
+  GeneratedKernel Nothing() const;
 
  private:
   absl::StatusOr<std::vector<Prediction>> RankSchedules() const;
@@ -560,6 +561,16 @@ std::vector<Argument> OptimizerKernel::Row(const Piece& piece) const {
   return row;
 }
 
+// A kernel needs a block: where no parameter has elements, it does nothing.
+GeneratedKernel OptimizerKernel::Nothing() const {
+  return {.family = "optimizer",
+          .source =
+              "#include \"duotone/prelude.cuh\"\n\n"
+              "extern \"C\" __global__ void __launch_bounds__(1) kernel() {}\n",
+          .contract = !options_.exact,
+          .block = {1, 1, 1}};
+}
+
 absl::StatusOr<GeneratedKernel> OptimizerKernel::Generate() {
   DUOTONE_ASSIGN_OR_RETURN(const ExpandedBody body, ExpandBody(*fusion_.body()));
   DUOTONE_ASSIGN_OR_RETURN(pieces_, SplitIntoPieces(*body.graph));
@@ -567,7 +578,7 @@ absl::StatusOr<GeneratedKernel> OptimizerKernel::Generate() {
   pieces_.erase(std::remove_if(pieces_.begin(), pieces_.end(),
                                [](const Piece& piece) { return piece.elements == 0; }),
                 pieces_.end());
-  if (pieces_.empty()) return InvalidArgument("an optimizer without a tensor to update");
+  if (pieces_.empty()) return Nothing();
   DUOTONE_ASSIGN_OR_RETURN(const std::vector<Prediction> ranked, RankSchedules());
   schedule_ = ranked.front().schedule;
   DUOTONE_RETURN_IF_ERROR(AddClasses());

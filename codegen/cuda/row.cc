@@ -136,8 +136,10 @@ std::vector<RowLayout> RowLayouts(const RowTask& task) {
   return layouts;
 }
 
+// Blocks of column layouts walk over many rows, for partial results' sake.
 std::vector<RowLayout> LayoutsOf(const RowTask& task) {
-  return task.plan.has_row_reductions() ? RowLayouts(task) : ColumnLayouts(task);
+  const bool walks = !task.plan.has_row_reductions() && task.plan.has_partials();
+  return walks ? ColumnLayouts(task) : RowLayouts(task);
 }
 
 absl::StatusOr<GeneratedKernel> GenerateRow(const ir::Node& fusion, GuardOption guard,

@@ -117,7 +117,7 @@ class Planner {
       best = node.get();
       best_score = score;
     }
-    if (best == nullptr) return ChooseRowsWithoutReductions();
+    if (best == nullptr || IsPartOfRows(best)) return ChooseRowsWithoutReductions();
     const auto sizes = SizesOf(best->operand(0).type());
     const auto axes = ReducedAxes(best);
     if (axes.size() == sizes.size() && !IsReadInside(best) && best->op() != Op::kArgMax) {
@@ -145,6 +145,17 @@ class Planner {
     return absl::OkStatus();
   }
 
+  // True of a number that larger results read, such as how many labels count: the results say what
+  // rows are.
+  bool IsPartOfRows(const ir::Node* node) const {
+    if (node->op() == Op::kArgMax || node->type().elements() != 1 || !IsReadInside(node)) {
+      return false;
+    }
+    return std::any_of(body_.outputs().begin(), body_.outputs().end(), [&](const auto& output) {
+      return output.value.type().elements() > node->operand(0).type().elements();
+    });
+  }
+
   // A reduction over everything has no rows of its own: pieces of at most 4096 elements in memory
   // order, of whole vectors if they can be.
   absl::Status ChooseRowsOfAll(Value value) {
@@ -166,7 +177,8 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Of a body whose reductions have gone (over no elements) the largest result says.
+  // Of a body whose reductions have gone (over no elements), or combine parts of rows only, the
+  // largest result says.
   absl::Status ChooseRowsWithoutReductions() {
     int64_t largest = 0;
     for (const ir::Output& output : body_.outputs()) {

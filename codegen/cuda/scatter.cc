@@ -151,8 +151,11 @@ std::string ScatterGenerator::ForEachRow(const Schedule& schedule, Fill&& fill) 
     emitter_.BeginSite({.vector = v, .width = width});
     fill(k, BaseAt(Index::Variable("row", std::max<int64_t>(1, rows_)), column));
     const std::string site = emitter_.EndSite(4);
-    absl::StrAppendFormat(&code, "  {\n    const %s row = first%s;\n", emitter_.IndexType(),
-                          k == 0 ? "" : absl::StrCat(" + ", k));
+    absl::StrAppend(&code, "  {\n");
+    if (Mentions(condition, "row") || Mentions(site, "row")) {
+      absl::StrAppendFormat(&code, "    const %s row = first%s;\n", emitter_.IndexType(),
+                            k == 0 ? "" : absl::StrCat(" + ", k));
+    }
     if (!condition.empty()) absl::StrAppendFormat(&code, "    if (%s) {\n", condition);
     absl::StrAppend(&code, condition.empty() ? site : Indent(site, 2));
     absl::StrAppend(&code, condition.empty() ? "  }\n" : "    }\n  }\n");

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ir/text.h"
@@ -13,10 +14,12 @@ namespace {
 using runtime::KernelLaunch;
 using testing::HasSubstr;
 
-absl::StatusOr<runtime::Program> LowerText(const std::string& text) {
+absl::StatusOr<runtime::Program> LowerText(const std::string& text,
+                                           std::vector<std::string> schedules = {}) {
   absl::StatusOr<std::unique_ptr<ir::Module>> module = ir::Parse(text);
   if (!module.ok()) return module.status();
-  return Lower(*(*module)->graphs().front(), {.codegen = {.target = *FindGpuTarget("sm_80")}});
+  return Lower(*(*module)->graphs().front(),
+               {.codegen = {.target = *FindGpuTarget("sm_80"), .schedules = std::move(schedules)}});
 }
 
 std::vector<const KernelLaunch*> LaunchesOf(const runtime::Program& program) {
@@ -47,6 +50,42 @@ TEST(CudaLower, EqualFusionsOfDifferentNodesAreOneKernel) {
   EXPECT_EQ(program->kernels.size(), 1u);
   EXPECT_EQ(Count<KernelLaunch>(*program), 2);
   EXPECT_TRUE(runtime::CheckProgram(*program).ok());
+}
+
+TEST(CudaLower, AFusionThatReadsNothingIsAKernel) {
+  auto program = LowerText(R"(
+    graph @g() {
+      %a = fusion() : f32[1000] body() {
+        %r = random_uniform() : f32[1000] %n = neg(%r) : f32[1000] return %n }
+      return %a
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(LaunchesOf(*program).size(), 1u);
+  EXPECT_THAT(program->constants, testing::IsEmpty());
+}
+
+TEST(CudaLower, AScheduleForAKernelThatIsNotThereIsAnError) {
+  const std::string text = R"(
+    graph @g(%x: f32[1000]) {
+      %a = fusion(%x) : f32[1000] body(%x: f32[1000]) { %n = neg(%x) : f32[1000] return %n }
+      return %a
+    })";
+  EXPECT_THAT(
+      LowerText(text, {"b=v4 u1 t128"}).status().message(),
+      HasSubstr("schedule override 'b=v4 u1 t128': no kernel is of a node 'b'; there are a"));
+  EXPECT_TRUE(LowerText(text, {"a=v4 u1 t128"}).ok());
+}
+
+TEST(CudaLower, ABodyTooDeepForGeneratorsIsAnError) {
+  std::string body = "%v0 = neg(%x) : f32[8]";
+  for (int i = 0; i < 20000; ++i) {
+    absl::StrAppendFormat(&body, " %%v%d = neg(%%v%d) : f32[8]", i + 1, i);
+  }
+  const auto program = LowerText(
+      absl::StrFormat("graph @g(%%x: f32[8]) { %%a = fusion(%%x) : f32[8] body(%%x: f32[8]) { %s "
+                      "return %%v20000 } return %%a }",
+                      body));
+  EXPECT_THAT(program.status().message(), HasSubstr("20001 nodes one after another"));
 }
 
 TEST(CudaLower, TestsOfOneAllFiniteShareAWordThatIsSetOnce) {
@@ -102,6 +141,30 @@ TEST(CudaLower, AnUpdateIsDoneInPlaceUnderItsGuard) {
   EXPECT_THAT(launches[0]->writes, testing::ElementsAre(program->FindState("w")));
   EXPECT_THAT(launches[0]->reads, testing::Contains(program->FindInput("ok")));
   EXPECT_THAT(program->kernels[0].source, HasSubstr("guard"));
+}
+
+// Blocks of the kernel may update %u before others read it.
+TEST(CudaLower, AnEntryThatTwoUpdatesReadIsNotOverwritten) {
+  auto program = LowerText(R"(
+    module @m {
+      param %w: f32[1000] = zeros()
+      param %u: f32[1000] = zeros()
+      graph @step(%lr: f32[]) {
+        %w2, %u2 = fusion(%w, %u, %lr), family="optimizer" : f32[1000], f32[1000]
+            body(%w: f32[1000], %u: f32[1000], %lr: f32[]) {
+          %a = sgd_update(%w, %u, %lr) : f32[1000]
+          %b = sgd_update(%u, %u, %lr) : f32[1000]
+          return %a, %b }
+        update %w = %w2
+        update %u = %u2
+        return lr=%lr
+      }
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  const std::vector<const KernelLaunch*> launches = LaunchesOf(*program);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_THAT(launches[0]->writes, testing::Contains(program->FindState("w")));
+  EXPECT_THAT(launches[0]->writes, testing::Not(testing::Contains(program->FindState("u"))));
 }
 
 TEST(CudaLower, AFusionThatReadsOtherElementsOfAnEntryDoesNotOverwriteIt) {

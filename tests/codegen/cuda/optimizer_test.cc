@@ -207,6 +207,14 @@ TEST(OptimizerKernel, AtLeastEightSchedulesAreRanked) {
   EXPECT_GE(Count(kernel.schedules, "\n"), 8);
 }
 
+TEST(OptimizerKernel, ParametersWithoutElementsHaveNothingToDo) {
+  ExpectFusionMatches(R"(graph @f(%w: f32[0, 4], %g: f32[0, 4], %lr: f32[]) {
+    %n = sgd_update(%w, %g, %lr) : f32[0, 4]
+    return n=%n
+  })",
+                      {}, 0, {.family = kUpdates});
+}
+
 TEST(OptimizerKernel, ResultsWithoutAnUpdateAreErrors) {
   const FusionModule made = ParseFusion(R"(graph @f(%w: f32[4]) {
     %y = neg(%w) : f32[4]

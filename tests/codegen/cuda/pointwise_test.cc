@@ -492,6 +492,21 @@ TEST(Pointwise, EqualKernelsHaveEqualSources) {
   EXPECT_NE(a.labels, b.labels);
 }
 
+// As two state entries do that a step exchanges.
+TEST(Pointwise, ResultsTakeEachOthersOperands) {
+  for (const char* schedule : {"*=v1 u1 t128", "*=v4 u1 t128", "*=v4 u4 t128"}) {
+    FusionOptions options{.family = "pointwise"};
+    options.schedules = {schedule};
+    options.in_place = {{0, 1}, {1, 0}};
+    ExpectFusionMatches(R"(graph @f(%a: f32[1003], %b: f32[1003]) {
+      %x = neg(%b) : f32[1003]
+      %y = abs(%a) : f32[1003]
+      return x=%x, y=%y
+    })",
+                        {}, 0, options);
+  }
+}
+
 TEST(Pointwise, NothingToDoIsOneEmptyBlock) {
   const GeneratedKernel kernel = Generate(R"(graph @f(%x: f32[0]) {
     %y = neg(%x) : f32[0]

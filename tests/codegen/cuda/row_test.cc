@@ -172,6 +172,24 @@ TEST(RowKernels, AnyAxes) {
   }
 }
 
+// How many labels count is a number of all rows, which the rows are not made of.
+TEST(RowKernels, AGradientOfCrossEntropyAlone) {
+  for (const char* attrs : {"", ", ignore_index=2, label_smoothing=0.1"}) {
+    for (int rows : {1, 3, 40}) {
+      std::vector<double> labels;
+      for (int i = 0; i < rows; ++i) labels.push_back(i % 10);
+      const std::string text = absl::StrFormat(R"(
+        graph @f(%%x: f32[%1$d, 10], %%y: i32[%1$d], %%lse: f32[%1$d], %%dloss: f32[]) {
+          %%dx = cross_entropy_grad(%%x, %%y, %%lse, %%dloss)%2$s : f32[%1$d, 10]
+          return dx=%%dx
+        })",
+                                               rows, attrs);
+      ExpectFusionMatches(text, {{"y", ir::Array::Of({DType::kI32, {rows}}, labels)}}, 1e-5,
+                          {.family = "row"});
+    }
+  }
+}
+
 TEST(ColumnKernels, AnyAxes) {
   for (const char* text : {
            "graph @g(%x: f32[5, 6, 8]) { %y = reduce_sum(%x), axes=[1] : f32[5, 8] return %y }",
@@ -204,6 +222,13 @@ TEST(RowKernels, Guarded) {
   const std::string text =
       "graph @g(%x: f32[4, 8]) { %y = softmax(%x), axis=1 : f32[4, 8] return %y }";
   ExpectFusionMatches(text, {}, 1e-6, {.family = "row", .guard = true});
+}
+
+// Rows of results that are sums of nothing are written, all of them.
+TEST(RowKernels, SumsOfNothing) {
+  ExpectFusionMatches(
+      "graph @g(%x: f32[300, 40, 0]) { %y = reduce_sum(%x), axes=[2] : f32[300, 40] return %y }",
+      {}, 0, {.family = "row"});
 }
 
 // ---- Layouts
