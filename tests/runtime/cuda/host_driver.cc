@@ -56,6 +56,10 @@ thread_local CuContext current_context = nullptr;
 
 struct HostGpu::Implementation {
   explicit Implementation(const HostGpuOptions& o) : options(o) {}
+  // A device that answers no calls any more gets nothing back.
+  ~Implementation() {
+    for (CuStream stream : streams) delete stream;
+  }
 
   // ---- What every call goes through.
 
