@@ -1,13 +1,13 @@
 #include "duotone/prelude.cuh"
 
 extern "C" __global__ void __launch_bounds__(1)
-kernel(const float* __restrict__ in0,
+kernel(const float* in0,
        const long long* in1,
        const unsigned char* __restrict__ in2,
-       const int* __restrict__ in3,
+       const int* in3,
        const long long* __restrict__ in4,
        const long long* __restrict__ in5,
-       const long long* __restrict__ in6,
+       const long long* in6,
        float* out0,
        long long* out1,
        unsigned char* out2,
