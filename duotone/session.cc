@@ -1,7 +1,10 @@
 #include "duotone/session.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "base/check.h"
@@ -150,16 +153,21 @@ absl::StatusOr<BoundStep> SessionImpl::Bind(absl::Span<const Feed> feeds) {
 }
 
 absl::Status SessionImpl::Execute(Specialisation& specialisation,
-                                  const std::vector<const void*>& data) {
+                                  const std::vector<const void*>& data, std::string_view what) {
   const runtime::Program& program = *specialisation.program;
   for (size_t i = 0; i < data.size(); ++i) {
     const int buffer = program.inputs[i].buffer;
     if (program.buffers[buffer].bytes == 0) continue;
     DUOTONE_RETURN_IF_ERROR(device_->Upload(specialisation.loaded->memory(buffer), data[i],
-                                            program.buffers[buffer].bytes));
+                                            program.buffers[buffer].bytes))
+        .With("%s", what);
   }
+  DUOTONE_RETURN_IF_ERROR(Settle());
   specialisation.last_run = ++runs_;
-  return device_->Run(*specialisation.loaded, {.seed = options_.seed, .step = steps_});
+  DUOTONE_RETURN_IF_ERROR(
+      device_->Run(*specialisation.loaded, {.seed = options_.seed, .step = steps_}))
+      .With("%s", what);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> SessionImpl::ReadScalar(const Specialisation& specialisation,
@@ -172,51 +180,103 @@ absl::StatusOr<double> SessionImpl::ReadScalar(const Specialisation& specialisat
   return ElementAsDouble(bytes, output.dtype, 0);
 }
 
+SessionImpl::~SessionImpl() {
+  if (last_ != nullptr) Finish(*last_);
+  for (const std::shared_ptr<StepResult>& result : results_) result->session = nullptr;
+}
+
+std::shared_ptr<StepResult> SessionImpl::NewResult() {
+  constexpr size_t kResults = 8;
+  for (const std::shared_ptr<StepResult>& result : results_) {
+    if (result.use_count() > 1) continue;
+    *result = {};
+    return result;
+  }
+  if (results_.size() < kResults) {
+    return results_.emplace_back(std::make_shared<StepResult>());
+  }
+  // Somebody collects metrics: the oldest is all theirs from now on.
+  auto oldest = std::min_element(results_.begin(), results_.end(),
+                                 [](const auto& a, const auto& b) { return a->run < b->run; });
+  (*oldest)->session = nullptr;
+  return *oldest = std::make_shared<StepResult>();
+}
+
 absl::StatusOr<Metrics> SessionImpl::Run(const BoundStep& step) {
   Specialisation& specialisation = *step.specialisation_;
-  DUOTONE_RETURN_IF_ERROR(Execute(specialisation, step.data_)).With("step %d", steps_ + 1);
-  // The scalars below are needed now; an error in the data is a GPU's to report here.
-  DUOTONE_RETURN_IF_ERROR(device_->Synchronize()).With("step %d", steps_ + 1);
+  DUOTONE_RETURN_IF_ERROR(
+      Execute(specialisation, step.data_, absl::StrFormat("step %d", steps_ + 1)));
   Metrics metrics;
-  metrics.session_ = this;
-  metrics.specialisation_ = &specialisation;
-  metrics.run_ = runs_;
-  metrics.step_ = ++steps_;
-  for (ScalarOutput loss : specialisation.losses) {
-    DUOTONE_ASSIGN_OR_RETURN(double value, ReadScalar(specialisation, loss, 0));
-    metrics.loss_ += value;
+  metrics.result_ = NewResult();
+  StepResult& result = *metrics.result_;
+  result.session = this;
+  result.specialisation = &specialisation;
+  result.run = runs_;
+  result.step = ++steps_;
+  last_ = metrics.result_;
+  if (!device_->works_beside_host()) {
+    DUOTONE_RETURN_IF_ERROR(Settle());
   }
-  DUOTONE_ASSIGN_OR_RETURN(metrics.loss_scale_,
-                           ReadScalar(specialisation, specialisation.loss_scale, 1));
-  DUOTONE_ASSIGN_OR_RETURN(metrics.lr_, ReadScalar(specialisation, specialisation.lr, 0));
-  DUOTONE_ASSIGN_OR_RETURN(double skipped, ReadScalar(specialisation, specialisation.skipped, 0));
-  metrics.skipped_ = skipped != 0;
-  DUOTONE_ASSIGN_OR_RETURN(double total,
-                           ReadScalar(specialisation, specialisation.skipped_steps, 0));
-  metrics.skipped_steps_ = static_cast<int64_t>(total);
-  DUOTONE_ASSIGN_OR_RETURN(double consecutive,
-                           ReadScalar(specialisation, specialisation.consecutive_skips, 0));
-  metrics.consecutive_skips_ = static_cast<int64_t>(consecutive);
-  DUOTONE_ASSIGN_OR_RETURN(double unusable,
-                           ReadScalar(specialisation, specialisation.scale_unusable, 0));
-  DUOTONE_RETURN_IF_ERROR(CheckScale(metrics, unusable != 0));
   return metrics;
 }
 
-absl::Status SessionImpl::CheckScale(const Metrics& metrics, bool unusable) const {
+absl::Status SessionImpl::Settle() const {
+  if (last_ == nullptr) return absl::OkStatus();
+  const std::shared_ptr<StepResult> result = std::move(last_);
+  last_ = nullptr;
+  Finish(*result);
+  if (std::exchange(result->status_was_returned, true)) return absl::OkStatus();
+  return result->status;
+}
+
+void SessionImpl::Finish(StepResult& result) const {
+  if (result.ready) return;
+  result.ready = true;
+  result.status = ReadNumbers(result);
+  if (!result.status.ok()) result.loss = std::numeric_limits<double>::quiet_NaN();
+}
+
+absl::Status SessionImpl::ReadNumbers(StepResult& result) const {
+  // An error in the data is a GPU's to report here.
+  DUOTONE_RETURN_IF_ERROR(device_->Synchronize()).With("step %d", result.step);
+  const Specialisation& specialisation = *result.specialisation;
+  double loss = 0;
+  for (ScalarOutput output : specialisation.losses) {
+    DUOTONE_ASSIGN_OR_RETURN(const double value, ReadScalar(specialisation, output, 0));
+    loss += value;
+  }
+  result.loss = loss;
+  DUOTONE_ASSIGN_OR_RETURN(result.loss_scale,
+                           ReadScalar(specialisation, specialisation.loss_scale, 1));
+  DUOTONE_ASSIGN_OR_RETURN(result.lr, ReadScalar(specialisation, specialisation.lr, 0));
+  DUOTONE_ASSIGN_OR_RETURN(const double skipped,
+                           ReadScalar(specialisation, specialisation.skipped, 0));
+  result.skipped = skipped != 0;
+  DUOTONE_ASSIGN_OR_RETURN(const double total,
+                           ReadScalar(specialisation, specialisation.skipped_steps, 0));
+  result.skipped_steps = static_cast<int64_t>(total);
+  DUOTONE_ASSIGN_OR_RETURN(const double consecutive,
+                           ReadScalar(specialisation, specialisation.consecutive_skips, 0));
+  result.consecutive_skips = static_cast<int64_t>(consecutive);
+  DUOTONE_ASSIGN_OR_RETURN(const double unusable,
+                           ReadScalar(specialisation, specialisation.scale_unusable, 0));
+  return CheckScale(result, unusable != 0);
+}
+
+absl::Status SessionImpl::CheckScale(const StepResult& result, bool unusable) const {
   if (unusable) {
     return FailedPrecondition(
         "step %d: the loss scale has become %g, which or whose inverse f32 cannot hold: no later "
         "step can count (%d steps skipped, the last %d in a row)",
-        metrics.step(), metrics.loss_scale(), metrics.skipped_steps(), metrics.consecutive_skips());
+        result.step, result.loss_scale, result.skipped_steps, result.consecutive_skips);
   }
   const int64_t limit = options_.max_consecutive_skips;
-  if (limit > 0 && metrics.consecutive_skips() >= limit) {
+  if (limit > 0 && result.consecutive_skips >= limit) {
     return FailedPrecondition(
         "step %d: the gradients were not finite in %d steps in a row (max_consecutive_skips is "
         "%d); "
         "the loss is %g and the loss scale %g",
-        metrics.step(), metrics.consecutive_skips(), limit, metrics.loss(), metrics.loss_scale());
+        result.step, result.consecutive_skips, limit, result.loss, result.loss_scale);
   }
   return absl::OkStatus();
 }
@@ -230,9 +290,9 @@ absl::StatusOr<Tensor> SessionImpl::ReadBuffer(const Specialisation& specialisat
   return tensor;
 }
 
-absl::StatusOr<Tensor> SessionImpl::ReadOutput(const Metrics& metrics,
+absl::StatusOr<Tensor> SessionImpl::ReadOutput(const StepResult& result,
                                                std::string_view name) const {
-  const Specialisation& specialisation = *metrics.specialisation_;
+  const Specialisation& specialisation = *result.specialisation;
   const int buffer = specialisation.program->FindOutput(name);
   if (buffer < 0) {
     return NotFound("there is no output '%s'; the step has %s", name,
@@ -241,9 +301,9 @@ absl::StatusOr<Tensor> SessionImpl::ReadOutput(const Metrics& metrics,
                                     out->append(output.name);
                                   }));
   }
-  if (specialisation.last_run != metrics.run_) {
+  if (specialisation.last_run != result.run) {
     return FailedPrecondition("output '%s' of step %d was overwritten by a later step", name,
-                              metrics.step());
+                              result.step);
   }
   return ReadBuffer(specialisation, buffer);
 }
@@ -256,7 +316,7 @@ absl::StatusOr<Outputs> SessionImpl::Evaluate(absl::Span<const Feed> feeds) {
   }
   DUOTONE_ASSIGN_OR_RETURN(BoundFeeds bound, BindFeeds(*graph, feeds));
   DUOTONE_ASSIGN_OR_RETURN(Specialisation * specialisation, Specialise(passes::kEvalGraph, bound));
-  DUOTONE_RETURN_IF_ERROR(Execute(*specialisation, bound.data)).With("evaluation");
+  DUOTONE_RETURN_IF_ERROR(Execute(*specialisation, bound.data, "evaluation"));
   DUOTONE_RETURN_IF_ERROR(device_->Synchronize()).With("evaluation");
   Outputs outputs;
   for (const runtime::NamedBuffer& output : specialisation->program->outputs) {
@@ -276,6 +336,7 @@ std::vector<StateInfo> SessionImpl::States() const {
 }
 
 absl::StatusOr<Tensor> SessionImpl::GetState(std::string_view name) const {
+  DUOTONE_RETURN_IF_ERROR(Settle());
   const ir::StateEntry* entry = module_->FindState(name);
   if (entry == nullptr) return NotFound("there is no state entry '%s'", name);
   Tensor tensor(entry->type.dtype, StaticSizes(entry->type));
@@ -284,6 +345,7 @@ absl::StatusOr<Tensor> SessionImpl::GetState(std::string_view name) const {
 }
 
 absl::Status SessionImpl::SetState(std::string_view name, const TensorRef& value) {
+  DUOTONE_RETURN_IF_ERROR(Settle());
   const ir::StateEntry* entry = module_->FindState(name);
   if (entry == nullptr) return NotFound("there is no state entry '%s'", name);
   if (entry->kind == ir::StateKind::kDerived) {
@@ -322,6 +384,7 @@ absl::StatusOr<CheckpointInfo> SessionImpl::Save(const std::string& path,
 
 absl::StatusOr<CheckpointInfo> SessionImpl::Load(const std::string& path,
                                                  const LoadCheckpointOptions& options) {
+  DUOTONE_RETURN_IF_ERROR(Settle());
   DUOTONE_ASSIGN_OR_RETURN(std::string file, ResolveCheckpoint(path));
   DUOTONE_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpointFile(file));
   DUOTONE_RETURN_IF_ERROR(Restore(checkpoint, options)).With("checkpoint '%s'", file);
@@ -381,9 +444,39 @@ std::vector<Model::Entry> SessionImpl::inputs() const {
 
 }  // namespace internal
 
+namespace {
+
+// The step's numbers, once they are there; those of no step where no step gave the metrics.
+const internal::StepResult& Ready(const std::shared_ptr<internal::StepResult>& result) {
+  static const internal::StepResult* const kNone = new internal::StepResult();
+  if (result == nullptr) return *kNone;
+  if (!result->ready) result->session->Finish(*result);
+  return *result;
+}
+
+}  // namespace
+
+absl::Status Metrics::status() const {
+  const absl::Status status = Ready(result_).status;
+  if (result_ != nullptr) result_->status_was_returned = true;
+  return status;
+}
+
+double Metrics::loss() const { return Ready(result_).loss; }
+double Metrics::loss_scale() const { return Ready(result_).loss_scale; }
+bool Metrics::skipped() const { return Ready(result_).skipped; }
+int64_t Metrics::skipped_steps() const { return Ready(result_).skipped_steps; }
+int64_t Metrics::consecutive_skips() const { return Ready(result_).consecutive_skips; }
+double Metrics::lr() const { return Ready(result_).lr; }
+int64_t Metrics::step() const { return result_ == nullptr ? 0 : result_->step; }
+
 absl::StatusOr<Tensor> Metrics::Output(std::string_view name) const {
-  if (session_ == nullptr) return FailedPrecondition("no step gave these metrics");
-  return session_->ReadOutput(*this, name);
+  if (result_ == nullptr) return FailedPrecondition("no step gave these metrics");
+  if (result_->session == nullptr) {
+    return FailedPrecondition("output '%s' of step %d is gone with later steps or the session",
+                              name, result_->step);
+  }
+  return result_->session->ReadOutput(*result_, name);
 }
 
 absl::StatusOr<double> Metrics::Get(std::string_view name) const {

@@ -30,6 +30,7 @@ namespace duotone {
 namespace internal {
 class SessionImpl;      // duotone/session_impl.h
 struct Specialisation;  // duotone/session_impl.h
+struct StepResult;      // duotone/session_impl.h
 }  // namespace internal
 
 // An input by name with the numbers it gets.
@@ -38,16 +39,21 @@ struct Feed {
   TensorRef value;
 };
 
-// What a step reports. Reading waits until the step is done.
+// What a step reports. On a GPU, Step returns while the device works, and the first read waits
+// until the step is done. If something in the data then turns out to be wrong (an index out of
+// range), the loss is NaN, and the error is what status() returns or, where nobody asks, the
+// session's next call. On the CPU, Step itself returns the error.
 class Metrics {
  public:
-  double loss() const { return loss_; }              // the sum of the losses
-  double loss_scale() const { return loss_scale_; }  // the one this step used; 1 without scaling
-  bool skipped() const { return skipped_; }          // the gradients were not finite: no update
-  int64_t skipped_steps() const { return skipped_steps_; }          // so far
-  int64_t consecutive_skips() const { return consecutive_skips_; }  // up to this step
-  int64_t step() const { return step_; }  // steps run so far, this one and skipped ones included
-  double lr() const { return lr_; }       // the rate of the first optimizer
+  absl::Status status() const;
+  double loss() const;                // the sum of the losses
+  double loss_scale() const;          // the one this step used; 1 without scaling
+  bool skipped() const;               // the gradients were not finite: no update
+  int64_t skipped_steps() const;      // so far
+  int64_t consecutive_skips() const;  // up to this step
+  double lr() const;                  // the rate of the first optimizer
+  // Steps run so far, this one and skipped ones included. Does not wait.
+  int64_t step() const;
 
   // An output of the graph by name. Outputs keep their values until the session's next step.
   absl::StatusOr<Tensor> Output(std::string_view name) const;
@@ -56,16 +62,7 @@ class Metrics {
 
  private:
   friend class internal::SessionImpl;
-  double loss_ = 0;
-  double loss_scale_ = 1;
-  double lr_ = 0;
-  int64_t skipped_steps_ = 0;
-  int64_t consecutive_skips_ = 0;
-  int64_t step_ = 0;
-  bool skipped_ = false;
-  internal::SessionImpl* session_ = nullptr;
-  internal::Specialisation* specialisation_ = nullptr;
-  uint64_t run_ = 0;  // the run whose outputs may be read
+  std::shared_ptr<internal::StepResult> result_;
 };
 
 // What Evaluate returns: all outputs of the graph.

@@ -33,8 +33,26 @@ struct Specialisation {
   uint64_t last_run = 0;  // the number of its latest run, in the session's counting
 };
 
+// What is known of a step: nothing until it is ready.
+struct StepResult {
+  const SessionImpl* session = nullptr;  // null once the session is gone
+  const Specialisation* specialisation = nullptr;
+  uint64_t run = 0;  // the run whose outputs may be read
+  int64_t step = 0;
+  bool ready = false;
+  absl::Status status;
+  bool status_was_returned = false;
+  double loss = 0;
+  double loss_scale = 1;
+  double lr = 0;
+  int64_t skipped_steps = 0;
+  int64_t consecutive_skips = 0;
+  bool skipped = false;
+};
+
 class SessionImpl {
  public:
+  ~SessionImpl();
   // `module` has been through the training pipeline; `model_hash` is that of the model it was made
   // from.
   static absl::StatusOr<std::unique_ptr<SessionImpl>> Create(std::unique_ptr<ir::Module> module,
@@ -49,7 +67,9 @@ class SessionImpl {
   absl::StatusOr<BoundStep> Bind(absl::Span<const Feed> feeds);
   absl::StatusOr<Metrics> Run(const BoundStep& step);
   absl::StatusOr<Outputs> Evaluate(absl::Span<const Feed> feeds);
-  absl::StatusOr<Tensor> ReadOutput(const Metrics& metrics, std::string_view name) const;
+  absl::StatusOr<Tensor> ReadOutput(const StepResult& result, std::string_view name) const;
+  // Waits for the step, if it is not ready, and reads its numbers.
+  void Finish(StepResult& result) const;
 
   std::vector<StateInfo> States() const;
   absl::StatusOr<Tensor> GetState(std::string_view name) const;
@@ -72,11 +92,19 @@ class SessionImpl {
   absl::StatusOr<Specialisation*> Specialise(std::string_view graph, const BoundFeeds& feeds);
   absl::StatusOr<std::unique_ptr<Specialisation>> Make(std::string_view graph,
                                                        const ir::SizeBinding& sizes);
-  absl::Status Execute(Specialisation& specialisation, const std::vector<const void*>& data);
+  // Uploads the feeds, waits for the last step, and gives the run to the device.
+  // `what` is named in errors: "step 7".
+  absl::Status Execute(Specialisation& specialisation, const std::vector<const void*>& data,
+                       std::string_view what);
+  // Waits for the last step; its error, unless somebody has got it already.
+  absl::Status Settle() const;
+  // One that nobody holds, or a new one: steps do not allocate once there are enough.
+  std::shared_ptr<StepResult> NewResult();
+  absl::Status ReadNumbers(StepResult& result) const;
   absl::StatusOr<double> ReadScalar(const Specialisation& specialisation, ScalarOutput output,
                                     double absent) const;
   absl::StatusOr<Tensor> ReadBuffer(const Specialisation& specialisation, int buffer) const;
-  absl::Status CheckScale(const Metrics& metrics, bool unusable) const;
+  absl::Status CheckScale(const StepResult& result, bool unusable) const;
   absl::Status InitialiseState();
   // Recomputes derived entries from their sources.
   absl::Status RefreshDerived();
@@ -96,6 +124,8 @@ class SessionImpl {
   std::map<std::pair<std::string, std::vector<int64_t>>, std::unique_ptr<Specialisation>> programs_;
   int64_t steps_ = 0;
   uint64_t runs_ = 0;
+  mutable std::shared_ptr<StepResult> last_;  // null where its error has been dealt with
+  std::vector<std::shared_ptr<StepResult>> results_;
 };
 
 // The hash that a checkpoint keeps of the model: of its text without source locations.

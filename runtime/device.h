@@ -74,6 +74,8 @@ class Device {
   virtual absl::Status Run(LoadedProgram& program, const RunOptions& options) = 0;
   // Waits for all work.
   virtual absl::Status Synchronize() = 0;
+  // True if Run returns before the run is done.
+  virtual bool works_beside_host() const { return false; }
 };
 
 }  // namespace duotone::runtime

@@ -237,6 +237,7 @@ absl::Status Trainer::OneStep(int64_t step) {
   const auto start = Clock::now();
   train_->Shuffled(session_->seed(), step / steps_per_epoch_, step % steps_per_epoch_, batch_);
   DUOTONE_ASSIGN_OR_RETURN(const Metrics metrics, session_->Step(Feeds(batch_)));
+  DUOTONE_RETURN_IF_ERROR(metrics.status());
   last_loss_ = metrics.loss();
   skipped_ = metrics.skipped_steps();
   if (scaled_) scales_.Add(step + 1, metrics.loss_scale());

@@ -34,6 +34,7 @@ class CudaDevice final : public Device {
                                                       StateStore& state) override;
   absl::Status Run(LoadedProgram& program, const RunOptions& options) override;
   absl::Status Synchronize() override;
+  bool works_beside_host() const override { return true; }
 
  private:
   // The first error in the data of any program, once the device has been waited for.

@@ -281,6 +281,7 @@ TEST_F(CudaSessionTest, EvaluationGivesTheOutputsOfTheCpu) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-5) << i;
 }
 
+// The CPU says so at once, a GPU when the step is waited for; the sentence is the same.
 TEST_F(CudaSessionTest, ALabelOutOfRangeIsNamedWithItsPlace) {
   ASSERT_NO_FATAL_FAILURE(Start(Load("mlp.duo"), WithSgd(std::nullopt)));
   Numbers numbers(5);
@@ -288,9 +289,51 @@ TEST_F(CudaSessionTest, ALabelOutOfRangeIsNamedWithItsPlace) {
   std::vector<int32_t> y = numbers.Labels(4, 10);
   y[2] = 10;
   const absl::Status cpu = cpu_->Step({{"x", x}, {"y", y}}).status();
-  const absl::Status cuda = cuda_->Step({{"x", x}, {"y", y}}).status();
-  EXPECT_THAT(std::string(cuda.message()), HasSubstr("index 10 is outside [0, 10)"));
-  EXPECT_EQ(cuda, cpu);
+  absl::StatusOr<Metrics> cuda = cuda_->Step({{"x", x}, {"y", y}});
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  EXPECT_THAT(std::string(cuda->status().message()), HasSubstr("index 10 is outside [0, 10)"));
+  EXPECT_EQ(cuda->status(), cpu);
+  EXPECT_TRUE(std::isnan(cuda->loss()));
+  y[2] = 9;
+  absl::StatusOr<Metrics> next = cuda_->Step({{"x", x}, {"y", y}});
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_TRUE(next->status().ok()) << "the error has been returned";
+}
+
+TEST_F(CudaSessionTest, AnErrorThatNobodyAsksForIsReturnedByTheNextCall) {
+  ASSERT_NO_FATAL_FAILURE(Start(Load("mlp.duo"), WithSgd(std::nullopt)));
+  const std::vector<float> x = Numbers(5).Floats(4 * 784);
+  const std::vector<int32_t> bad = {1, 2, 10, 3}, good = {1, 2, 9, 3};
+  ASSERT_TRUE(cuda_->Step({{"x", x}, {"y", bad}}).ok());
+  const absl::Status next = cuda_->Step({{"x", x}, {"y", good}}).status();
+  EXPECT_THAT(std::string(next.message()), testing::StartsWith("step 1: "));
+  ASSERT_TRUE(cuda_->Step({{"x", x}, {"y", bad}}).ok());
+  EXPECT_THAT(std::string(cuda_->GetState("fc1.w").status().message()),
+              HasSubstr("index 10 is outside [0, 10)"));
+}
+
+// Feeds may change as soon as Step has returned, and metrics may be read late.
+TEST_F(CudaSessionTest, StepsDoNotWaitForTheirNumbersToBeRead) {
+  ASSERT_NO_FATAL_FAILURE(Start(Load("mlp.duo"), WithSgd(std::nullopt)));
+  Numbers numbers(6);
+  std::vector<float> x;
+  std::vector<int32_t> y;
+  std::vector<Metrics> cpu, cuda;
+  for (int step = 0; step < 12; ++step) {
+    x = numbers.Floats(8 * 784);
+    y = numbers.Labels(8, 10);
+    absl::StatusOr<Metrics> expected = cpu_->Step({{"x", x}, {"y", y}});
+    absl::StatusOr<Metrics> actual = cuda_->Step({{"x", x}, {"y", y}});
+    ASSERT_TRUE(expected.ok() && actual.ok()) << actual.status();
+    cpu.push_back(*expected);
+    cuda.push_back(*actual);
+  }
+  cuda_.reset();
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT_NEAR(cuda[i].loss(), cpu[i].loss(), 1e-5) << i;
+    EXPECT_EQ(cuda[i].step(), static_cast<int64_t>(i) + 1);
+  }
+  EXPECT_FALSE(cuda.back().Output("logits").ok()) << "the session is gone";
 }
 
 // A session and two steps, where the `count`-th call of a driver function fails.
