@@ -16,6 +16,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -126,6 +127,13 @@ std::string_view CombinerOf(Finish::Kind kind) {
     default:
       return "Sum";
   }
+}
+
+// The results that are tests of the group's values; one may test several.
+std::set<int> FlagsOf(const Group& group) {
+  std::set<int> flags;
+  for (const auto& finite : group.finites) flags.insert(finite.first);
+  return flags;
 }
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -422,9 +430,7 @@ std::string PointwiseGenerator::ElementsCode(Group& group, const Schedule& sched
   const bool whole = vectors % per_block == 0;
   const std::string inside = absl::StrFormat("q < %d", vectors);
   std::string code;
-  for (const auto& finite : group.finites) {
-    absl::StrAppendFormat(&code, "  bool finite%d = true;\n", finite.first);
-  }
+  for (int flag : FlagsOf(group)) absl::StrAppendFormat(&code, "  bool finite%d = true;\n", flag);
   Emitter::Site site{.vector = v, .width = width};
   if (masked) site.lane_guard = absl::StrFormat("%s < %d", flat.ToString(), group.elements);
   if (group.elements == 1) {
@@ -480,9 +486,7 @@ std::string PointwiseGenerator::ReducingCode(Group& group, const Schedule& sched
   const int unroll = static_cast<int>(std::min<int64_t>(schedule.unroll, group.chunk_vectors));
   std::string code = absl::StrFormat("  const int chunk = blockIdx.x%s;\n",
                                      first == 0 ? "" : absl::StrFormat(" - %d", first));
-  for (const auto& finite : group.finites) {
-    absl::StrAppendFormat(&code, "  bool finite%d = true;\n", finite.first);
-  }
+  for (int flag : FlagsOf(group)) absl::StrAppendFormat(&code, "  bool finite%d = true;\n", flag);
   for (Reduction& reduction : group.reductions) {
     reduction.name = absl::StrCat("sum", reduction.output);
     absl::StrAppendFormat(&code, "  Vec<%s, %d> %s = Filled<%d>(%s);\n",
@@ -570,9 +574,9 @@ std::string PointwiseGenerator::FinishReductions(Group& group, const std::string
 std::string PointwiseGenerator::GroupCode(Group& group, const Schedule& schedule, int64_t first) {
   std::string code = group.reductions.empty() ? ElementsCode(group, schedule, first)
                                               : ReducingCode(group, schedule, first);
-  for (const auto& finite : group.finites) {
-    absl::StrAppendFormat(&code, "  if (!finite%d) AtomicAnd(%s, 0);\n", finite.first,
-                          emitter_.FlagParameter(finite.first));
+  for (int flag : FlagsOf(group)) {
+    absl::StrAppendFormat(&code, "  if (!finite%d) AtomicAnd(%s, 0);\n", flag,
+                          emitter_.FlagParameter(flag));
   }
   return code;
 }

@@ -159,8 +159,10 @@ class Writer {
     if (layout_.copies == 1) return Block(guard, body);
     code_ += "#pragma unroll\n";
     Block(absl::StrFormat("for (int k = 0; k < %d; ++k)", layout_.copies), [&] {
+      const size_t begin = code_.size();
       Line(absl::StrFormat("const %s q = %s;", IndexType(), VectorNumber()));
       Block(guard, body);
+      DropUnused("q", begin);
     });
   }
 
@@ -722,7 +724,17 @@ class Writer {
     });
   }
 
+  // A number of the thread, declared after `from`, that nothing asked for.
+  void DropUnused(const std::string& name, size_t from = 0) {
+    const size_t declared = code_.find(absl::StrCat(" ", name, " = "), from);
+    if (declared == std::string::npos) return;
+    const size_t begin = code_.rfind('\n', declared) + 1;
+    const size_t end = code_.find('\n', declared) + 1;
+    if (!Mentions(code_.substr(end), name)) code_.erase(begin, end - begin);
+  }
+
   GeneratedKernel Finished() {
+    for (const char* name : {"q", "row", "valid", "wanted", "group", "t"}) DropUnused(name);
     kernel_.family = task_.fusion->attrs_as<ir::FusionAttrs>().family;
     kernel_.source = emitter_.KernelText(code_, layout_.block_threads(), {"duotone/reduce.cuh"});
     kernel_.contract = !options_.exact;

@@ -492,6 +492,27 @@ TEST(Pointwise, EqualKernelsHaveEqualSources) {
   EXPECT_NE(a.labels, b.labels);
 }
 
+TEST(Pointwise, OneTestOfSeveralValues) {
+  const std::string text = R"(graph @f(%a: f32[8], %b: f32[8], %c: f32[3], %t: bool[]) {
+    %x = exp(%a) : f32[8]
+    %y = exp(%b) : f32[8]
+    %z = exp(%c) : f32[3]
+    %f = all_finite(%x, %y, %z) : bool[]
+    %g = all_finite(%x) : bool[]
+    return x=%x, f=%f, g=%g
+  })";
+  for (const char* input : {"a", "b", "c"}) {
+    ir::Array array({DType::kF32, {input[0] == 'c' ? 3 : 8}});
+    array.Set(2, 1000);
+    ExpectFusionMatches(text, {{input, array}}, 1e-6, {.family = "pointwise"});
+  }
+  ExpectFusionMatches(R"(graph @f(%f: bool[], %g: bool[]) {
+    %h = all_finite(%f, %g) : bool[]
+    return h=%h
+  })",
+                      {}, 0, {.family = "pointwise"});
+}
+
 // As two state entries do that a step exchanges.
 TEST(Pointwise, ResultsTakeEachOthersOperands) {
   for (const char* schedule : {"*=v1 u1 t128", "*=v4 u1 t128", "*=v4 u4 t128"}) {

@@ -18,6 +18,7 @@ void ExpectLean(runtime::KernelCompiler& compiler, const GeneratedKernel& kernel
       compiler.Compile({.name = "kernel", .source = kernel.source, .contract = kernel.contract},
                        KernelHeaders(), target);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(compiled->log, "") << kernel.source;
   const auto cubin = runtime::ReadCubin(compiled->cubin);
   ASSERT_TRUE(cubin.ok()) << cubin.status();
   const runtime::CubinKernel* code = cubin->Find("kernel");
@@ -38,8 +39,9 @@ TEST_P(RowCompile, KeepsEverythingInRegisters) {
     const char* dtype;
     RowSize size;
   };
-  for (const auto& [dtype, size] : {Shape{"f16", {2048, 128}}, Shape{"bf16", {128, 10}},
-                                    Shape{"f32", {512, 4096}}, Shape{"f16", {64, 20001}}}) {
+  for (const auto& [dtype, size] :
+       {Shape{"f16", {2048, 128}}, Shape{"bf16", {128, 10}}, Shape{"f32", {512, 4096}},
+        Shape{"f16", {64, 20001}}, Shape{"f32", {40, 4}}}) {
     SCOPED_TRACE(TextOf(GetParam(), dtype, size));
     const FusionModule made = ParseFusion(TextOf(GetParam(), dtype, size), GetParam().family);
     for (const char* target : {"sm_75", "sm_90"}) {
