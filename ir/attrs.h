@@ -204,13 +204,13 @@ struct DropoutAttrs {
   static constexpr auto kFields = std::make_tuple(Field{"rate", &DropoutAttrs::rate});
 };
 
-// fusion: what kind of kernel the body becomes (design.md section 7: pointwise, row, column, matmul,
-// optimizer, scatter), and why its nodes stand together.
+// fusion: what kind of kernel the body becomes (design.md section 7: pointwise, row, column,
+// matmul, optimizer, scatter), and why its nodes stand together.
 struct FusionAttrs {
   std::string family = "pointwise";
   std::string reason;
-  static constexpr auto kFields = std::make_tuple(Field{"family", &FusionAttrs::family},
-                                                  Field{"reason", &FusionAttrs::reason});
+  static constexpr auto kFields =
+      std::make_tuple(Field{"family", &FusionAttrs::family}, Field{"reason", &FusionAttrs::reason});
 };
 
 struct UniformAttrs {
