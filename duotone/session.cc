@@ -446,28 +446,32 @@ std::vector<Model::Entry> SessionImpl::inputs() const {
 
 namespace {
 
-// The step's numbers, once they are there; those of no step where no step gave the metrics.
-const internal::StepResult& Ready(const std::shared_ptr<internal::StepResult>& result) {
-  static const internal::StepResult* const kNone = new internal::StepResult();
-  if (result == nullptr) return *kNone;
+// What is known of a step, once it is there; of no step where no step gave the metrics.
+template <typename T>
+T Ready(const std::shared_ptr<internal::StepResult>& result, T internal::StepResult::*member) {
+  if (result == nullptr) return internal::StepResult{}.*member;
   if (!result->ready) result->session->Finish(*result);
-  return *result;
+  return (*result).*member;
 }
 
 }  // namespace
 
 absl::Status Metrics::status() const {
-  const absl::Status status = Ready(result_).status;
+  const absl::Status status = Ready(result_, &internal::StepResult::status);
   if (result_ != nullptr) result_->status_was_returned = true;
   return status;
 }
 
-double Metrics::loss() const { return Ready(result_).loss; }
-double Metrics::loss_scale() const { return Ready(result_).loss_scale; }
-bool Metrics::skipped() const { return Ready(result_).skipped; }
-int64_t Metrics::skipped_steps() const { return Ready(result_).skipped_steps; }
-int64_t Metrics::consecutive_skips() const { return Ready(result_).consecutive_skips; }
-double Metrics::lr() const { return Ready(result_).lr; }
+double Metrics::loss() const { return Ready(result_, &internal::StepResult::loss); }
+double Metrics::loss_scale() const { return Ready(result_, &internal::StepResult::loss_scale); }
+bool Metrics::skipped() const { return Ready(result_, &internal::StepResult::skipped); }
+int64_t Metrics::skipped_steps() const {
+  return Ready(result_, &internal::StepResult::skipped_steps);
+}
+int64_t Metrics::consecutive_skips() const {
+  return Ready(result_, &internal::StepResult::consecutive_skips);
+}
+double Metrics::lr() const { return Ready(result_, &internal::StepResult::lr); }
 int64_t Metrics::step() const { return result_ == nullptr ? 0 : result_->step; }
 
 absl::StatusOr<Tensor> Metrics::Output(std::string_view name) const {
