@@ -42,8 +42,8 @@ namespace {
 absl::Status CheckStatic(const ir::Graph& graph) {
   for (const Node* input : graph.inputs()) {
     if (input->type().is_static()) continue;
-    return InvalidArgument("fuse: input %%%s of @%s has a named size, %s; bind it", input->name(),
-                           graph.name(), input->type().ToString());
+    return InvalidArgument("fuse: input %%%s of @%s has a named size, %s; bind it (--bind)",
+                           input->name(), graph.name(), input->type().ToString());
   }
   for (const auto& node : graph.nodes()) {
     for (const ir::Type& type : node->types()) {

@@ -287,8 +287,9 @@ std::function<absl::Status()> DeclareKernels(CLI::App& app) {
   app.add_option("-o,--output", flags->output, "The folder for files")->type_name("DIR");
   app.add_option("--json", flags->json, "The report as JSON too; - prints nothing but the JSON")
       ->type_name("FILE");
-  app.add_option("--kernel-schedule", flags->schedules,
-                 "The schedule of a node's kernel, or of all: 'fc1=v8 u2 t128', '*=t256'")
+  app.add_option(
+         "--kernel-schedule", flags->schedules,
+         "The schedule of a node's kernel, or of all: 'fc1.w.next=v8 u2 t128', '*=v8 u2 t128'")
       ->type_name("NODE=TEXT")
       ->take_all()
       ->allow_extra_args(false);

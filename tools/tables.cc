@@ -75,8 +75,9 @@ void PrintKernelCompiler() {
   if (cache.directory.empty() || cache.max_bytes == 0) {
     std::printf("cache      none%s%s\n", cache.warning.empty() ? "" : ": ", cache.warning.c_str());
   } else {
-    std::printf("cache      %s, up to %d MiB of kernels\n", cache.directory.c_str(),
-                static_cast<int>(cache.max_bytes >> 20));
+    std::printf("cache      %s, up to %d MiB of kernels%s%s\n", cache.directory.c_str(),
+                static_cast<int>(cache.max_bytes >> 20), cache.warning.empty() ? "" : "; ",
+                cache.warning.c_str());
   }
 }
 
