@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "codegen/cuda/schedule.h"
 #include "codegen/program_builder.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace duotone::codegen::cuda {
 namespace {
@@ -28,7 +30,7 @@ class Lowering final : public ProgramBuilder {
  private:
   absl::Status CheckNode(const ir::Node& node) const override;
   absl::Status AddNode(ir::Node* node) override;
-  absl::Status AfterNodes() override { return FlushFinishes(); }
+  absl::Status AfterNodes() override;
   absl::Status EmitGuardedCopy(runtime::Copy copy, int guard) override;
 
   // Results of tests that a later all_finite combines: they share its word.
@@ -65,6 +67,7 @@ class Lowering final : public ProgramBuilder {
   llvm::DenseMap<const ir::Node*, int> words_;    // by that all_finite
   std::vector<PendingFinish> pending_;
   llvm::StringMap<int> kernels_;  // by source
+  llvm::StringSet<> schedules_;   // that some kernel has
 };
 
 // A schedule for a kernel that is not there would be ignored in silence.
@@ -264,7 +267,21 @@ KernelLaunch Lowering::MakeLaunch(const GeneratedKernel& kernel, const Operands&
   return launch;
 }
 
+// A schedule for all kernels holds where it is a candidate, which must be somewhere.
+absl::Status Lowering::AfterNodes() {
+  DUOTONE_RETURN_IF_ERROR(FlushFinishes());
+  for (const std::string_view entry : options_.codegen.schedules) {
+    if (!entry.starts_with("*=")) continue;
+    DUOTONE_ASSIGN_OR_RETURN(const Schedule wanted, Schedule::FromString(entry.substr(2)));
+    if (!schedules_.contains(wanted.ToString())) {
+      return InvalidArgument("schedule override '%s': no kernel has that candidate", entry);
+    }
+  }
+  return absl::OkStatus();
+}
+
 int Lowering::KernelIndex(const GeneratedKernel& kernel) {
+  schedules_.insert(kernel.schedule);
   const int next = static_cast<int>(program().kernels.size());
   auto [it, inserted] =
       kernels_.try_emplace(absl::StrCat(kernel.contract ? "c" : "-", kernel.source), next);

@@ -207,6 +207,25 @@ TEST(CudaLower, AKernelOfScalarsUpdatesThemInPlace) {
   EXPECT_EQ(Count<runtime::Copy>(*program), 1) << "of the input that is an output";
 }
 
+TEST(CudaLower, AScheduleForAllKernelsMustBeACandidateSomewhere) {
+  const char text[] = R"(
+    graph @g(%x: f32[1000000]) {
+      %a = fusion(%x) : f32[1000000] body(%x: f32[1000000]) {
+        %n = neg(%x) : f32[1000000] return %n }
+      return %a
+    })";
+  absl::StatusOr<std::unique_ptr<ir::Module>> module = ir::Parse(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  LowerOptions options{.codegen = {.target = *FindGpuTarget("sm_80")}};
+  options.codegen.schedules = {"*=v4 u1 t256"};
+  const auto lowered = Lower(*(*module)->graphs().front(), options);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_THAT(lowered->kernels[0].source, HasSubstr("__launch_bounds__(256)"));
+  options.codegen.schedules = {"*=v4 u1 t2048"};
+  EXPECT_THAT(std::string(Lower(*(*module)->graphs().front(), options).status().message()),
+              HasSubstr("schedule override '*=v4 u1 t2048': no kernel has that candidate"));
+}
+
 TEST(CudaLower, ANodeOutsideFusionsIsAnError) {
   auto program = LowerText("graph @g(%x: f32[4]) { %y = neg(%x) : f32[4] return %y }");
   EXPECT_THAT(std::string(program.status().message()),
