@@ -230,8 +230,10 @@ Value Mean(Expander& e, Value value, llvm::ArrayRef<int64_t> axes) {
   int64_t count = 1;
   bool over_rows = false;
   for (int64_t axis : axes) {
-    count *= value.type().shape[axis].size();
-    over_rows |= axis == 0;
+    llvm::ArrayRef<ir::Dim> shape = value.type().shape;
+    count *= shape[axis].size();
+    // Axes of size 1 make no rows.
+    over_rows |= Product(shape.take_front(axis)) == 1;
   }
   if (count == 0) {
     return e.Constant(e.Sum(value, axes), std::numeric_limits<double>::quiet_NaN());

@@ -15,7 +15,11 @@ absl::StatusOr<bool> Fuse::RunOnGraph(ir::Graph& graph, PassContext& ctx) const 
                                     [](const auto& node) { return node->op() == ir::Op::kFusion; });
   if (is_fused || graph.nodes().empty()) return false;
   DUOTONE_ASSIGN_OR_RETURN(const FusionPlan plan, PlanFusions(graph));
-  if (plan.groups.empty()) return false;
+  // Views that keep their operand's bytes are taken as they are; others may have to go, although
+  // nothing is computed.
+  const bool is_plain = std::all_of(graph.nodes().begin(), graph.nodes().end(),
+                                    [](const auto& node) { return node->def().keeps_bytes; });
+  if (plan.groups.empty() && is_plain) return false;
   for (const CutEdge& edge : CutEdges(plan)) {
     ctx.Note(absl::StrFormat("@%s: %s", graph.name(), ToText(edge)));
   }

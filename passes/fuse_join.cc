@@ -136,6 +136,16 @@ bool FusionPlanner::SharesElements(const Leaves& leaves, int group) const {
   });
 }
 
+// Random numbers are in the node or in what is computed again for it: all that is expensive there
+// may be some.
+bool FusionPlanner::MayDraw(const Node& node) const {
+  return node.def().lower == ir::Lower::kRandom ||
+         std::any_of(node.operands().begin(), node.operands().end(), [&](Value operand) {
+           const State& read = StateOf(operand.node);
+           return (read.place == Place::kFree || read.place == Place::kLazy) && read.is_single;
+         });
+}
+
 // Each element of the node needs the same element of the group's values, or its row's.
 std::string FusionPlanner::RefusalOfElementwise(const Node& node, const FusionGroup& group,
                                                 int index) {
@@ -149,6 +159,9 @@ std::string FusionPlanner::RefusalOfElementwise(const Node& node, const FusionGr
       return absl::StrFormat("%%%s has %d elements, the kernel computes %d", node.name(), elements,
                              group.elements);
     case Family::kOptimizer:
+      if (MayDraw(node)) {
+        return absl::StrFormat("%%%s may need random numbers", node.name());
+      }
       break;
     default:
       return absl::StrFormat("a %s kernel has no epilogue", FamilyName(group.family));

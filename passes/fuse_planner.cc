@@ -223,13 +223,14 @@ void FusionPlanner::VisitAllFinite(const Node& node) {
   auto add = [&](int group, Value value) {
     std::vector<FiniteTest>& tests = plan_.groups[group].tests;
     if (tests.empty() || tests.back().combined != &node) tests.push_back({&node, {}});
-    tests.back().values.push_back(value);
+    auto& values = tests.back().values;
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
   };
   int direct = -1;  // a pointwise group that only tests
   for (Value operand : node.operands()) {
     ++plan_.visits;
     const Value root = FlatRoot(operand);
-    if (CanTest(root)) {
+    if (CanTest(root, node)) {
       add(StateOf(root.node).group, root);
       continue;
     }
@@ -239,12 +240,19 @@ void FusionPlanner::VisitAllFinite(const Node& node) {
   AddMember(node, NewGroup(node, Family::kCombined));
 }
 
-bool FusionPlanner::CanTest(Value value) const {
+// True if the group that computes `value` can test it for `combined`.
+bool FusionPlanner::CanTest(Value value, const Node& combined) const {
   const State& state = StateOf(value.node);
   if (state.place != Place::kMember) return false;
-  const Family family = plan_.groups[state.group].family;
-  if (family == Family::kCombined || family == Family::kOptimizer) return false;
-  return state.roles[value.index] == Role::kFull || state.roles[value.index] == Role::kAcross;
+  const FusionGroup& group = plan_.groups[state.group];
+  if (group.family == Family::kCombined || group.family == Family::kOptimizer) return false;
+  if (state.roles[value.index] == Role::kFull) return true;
+  if (state.roles[value.index] != Role::kAcross) return false;
+  // A second stage has one flag.
+  return std::none_of(group.tests.begin(), group.tests.end(), [&](const FiniteTest& test) {
+    return test.combined != &combined &&
+           std::find(test.values.begin(), test.values.end(), value) != test.values.end();
+  });
 }
 
 // All updates of one optimizer are one group: the same rule, hyperparameters and scalars.
@@ -298,7 +306,9 @@ void FusionPlanner::FlushScalars() {
 // compute: a group of scalars stores them too.
 void FusionPlanner::FlushStoredScalars() {
   for (const Node* node : stored_scalars_) {
-    if (last_control_ < 0) {
+    // It may read what a group behind the last scalars computes: a test of many tensors.
+    Settle(*node);
+    if (last_control_ < 0 || LastGroup(LeavesOf(*node)) > last_control_) {
       last_control_ = NewGroup(*node, Family::kPointwise);
       plan_.groups[last_control_].is_control = true;
     }
@@ -317,9 +327,11 @@ void FusionPlanner::KeepGuardedScalars() {
   };
   for (size_t i = 0; i < graph_.updates().size(); ++i) {
     const ir::Update& update = graph_.updates()[i];
-    if (!update.guard) continue;
+    if (!update.guard || !update.next.type().is_scalar()) continue;
     const int group = home(update.next);
-    if (group < 0 || !plan_.groups[group].is_control || home(update.guard) > group) continue;
+    if (group < 0 || !plan_.groups[group].is_control) continue;
+    // What the guard is computed from must be there, too: it may be a view.
+    if (std::max(home(update.guard), LastGroup(LeavesOf(update.guard))) > group) continue;
     plan_.groups[group].kept_updates.push_back(static_cast<int>(i));
   }
 }

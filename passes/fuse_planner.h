@@ -111,13 +111,14 @@ class FusionPlanner {
   std::string Refusal(const ir::Node& node, int group);
   std::string RefusalByRow(const ir::Node& node, const FusionGroup& group, int index);
   std::string RefusalOfElementwise(const ir::Node& node, const FusionGroup& group, int index);
+  bool MayDraw(const ir::Node& node) const;
   bool SharesElements(const Leaves& leaves, int group) const;
   std::string RefusalOfSize(const ir::Node& node, int group);
   // Puts the node into the last group it reads if it may join, else into a new one.
   void Commit(const ir::Node& node, Family family);
   int NewGroup(const ir::Node& node, Family family);
   void AddMember(const ir::Node& node, int group);
-  bool CanTest(ir::Value value) const;
+  bool CanTest(ir::Value value, const ir::Node& combined) const;
 
   State& StateOf(const ir::Node* node) { return states_[plan_.order.lookup(node)]; }
   const State& StateOf(const ir::Node* node) const { return states_[plan_.order.lookup(node)]; }

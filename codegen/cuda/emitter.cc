@@ -90,7 +90,10 @@ void Emitter::AddLine(std::vector<Line>& list, std::string text, const ir::Node*
   list.push_back({std::move(text), node == nullptr ? "" : LabelOf(*node)});
 }
 
-void Emitter::InLoop(std::string statement) { AddLine(loop_, std::move(statement)); }
+// One lane has no loop; then statements stay in the order in which they are made.
+void Emitter::InLoop(std::string statement) {
+  AddLine(site_.width == 1 ? before_ : loop_, std::move(statement));
+}
 void Emitter::BeforeLoop(std::string statement) { AddLine(before_, std::move(statement)); }
 void Emitter::AfterLoop(std::string statement) { AddLine(after_, std::move(statement)); }
 

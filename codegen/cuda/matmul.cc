@@ -296,7 +296,9 @@ absl::StatusOr<Elements> MatMulKernel::ElementsOf(const Node& node) const {
   if (found.source < 0 || in_place) return found;
   const Sizes from = SizesOf(node.operand(0).type());
   const Sizes to = SizesOf(node.type());
-  if (node.op() == Op::kReshape) {
+  const bool keeps_order = node.def().lower == ir::Lower::kView && node.op() != Op::kTranspose &&
+                           node.operand_count() == 1 && Product(from) == Product(to);
+  if (keeps_order) {
     found.at = Delinearise(Linearise(found.at, from), to);
   } else if (node.op() == Op::kTranspose) {
     const Coordinates before = found.at;

@@ -33,6 +33,7 @@
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/schedule.h"
 #include "codegen/expand.h"
+#include "codegen/storage.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace duotone::codegen::cuda {
@@ -155,7 +156,8 @@ class PieceBuilder {
   bool CanBeFlat(const ir::Node& node) const {
     if (std::all_of(node.types().begin(), node.types().end(),
                     [](const ir::Type& type) { return type.rank() == 0; })) {
-      return true;
+      return std::all_of(node.operands().begin(), node.operands().end(),
+                         [](ir::Value operand) { return operand.type().rank() == 0; });
     }
     for (const ir::Type& type : node.types()) {
       if (type.shape != update_.type(0).shape) return false;
@@ -164,6 +166,7 @@ class PieceBuilder {
     if (node.op() == ir::Op::kConstant) {
       return node.attrs_as<ir::ConstantAttrs>().value.is_splat();
     }
+    if (IsConstant(node)) return false;  // iota depends on the place
     return node.op() == ir::Op::kInput || node.def().lower == ir::Lower::kElementwise ||
            CodeOf(node).has_value();
   }
@@ -300,18 +303,18 @@ std::string MakeText(const Piece& piece, const UpdateCode& code, Emitter& emitte
   return WithPointers(piece, emitter.EndSite());
 }
 
-// Where the elements of vector q are in all tensors of the piece.
-Coordinates VectorAt(const Piece& piece) {
+// Where the elements of vector q are in a tensor of this type; all of the piece have as many.
+Coordinates VectorAt(const Piece& piece, const ir::Type& type) {
   const int64_t elements = piece.flat ? kFlatElements : piece.elements;
   const int64_t vectors = std::max<int64_t>(1, (elements + piece.vector - 1) / piece.vector);
   Index position = Index::Variable("q", vectors) * piece.vector;
   if (piece.vector > 1) position = position + Index::Variable("v", piece.vector);
-  return Delinearise(position, SizesOf(piece.update->type(0)));
+  return Delinearise(position, SizesOf(type));
 }
 
 std::string UpdateText(const Piece& piece, const UpdateCode& code, Emitter& emitter) {
   ir::Node& update = *piece.update;
-  const Coordinates at = VectorAt(piece);
+  const Coordinates at = VectorAt(piece, update.type(0));
   const std::string type = ComputeType(update.type(0).dtype);
   emitter.BeginSite({.vector = piece.vector > 1 ? Index::Variable("v", piece.vector) : Index(0),
                      .width = piece.vector});
@@ -331,7 +334,9 @@ std::string UpdateText(const Piece& piece, const UpdateCode& code, Emitter& emit
                  [name = names[i]](const Coordinates&) { return name; });
   }
   for (size_t i = 0; i < piece.outputs.size(); ++i) {
-    emitter.Store(static_cast<int>(i), at, emitter.Get(piece.body->outputs()[i].value, at));
+    const ir::Value value = piece.body->outputs()[i].value;
+    const Coordinates stored_at = VectorAt(piece, value.type());
+    emitter.Store(static_cast<int>(i), stored_at, emitter.Get(value, stored_at));
   }
   return WithPointers(piece, emitter.EndSite());
 }

@@ -89,7 +89,6 @@ class Writer {
   int64_t tiles() const { return (plan_.rows + layout_.groups - 1) / layout_.groups; }
   bool is_registers() const { return layout_.form == RowForm::kRegisters; }
   bool is_unrolled() const { return layout_.is_unrolled(); }
-  bool walks() const { return plan_.has_partials(); }
   // Whether threads exist that have no row, or no vector k.
   bool has_idle_groups() const { return plan_.rows % layout_.groups != 0; }
   bool has_idle_threads() const {
@@ -304,7 +303,7 @@ class Writer {
   void WriteRows() {
     DeclarePartials();
     const std::string first = absl::StrFormat("static_cast<%s>(blockIdx.x)", IndexType());
-    const bool loops = walks() && tiles() > layout_.blocks;
+    const bool loops = tiles() > layout_.blocks;
     std::string head;
     if (loops) {
       head = absl::StrFormat("for (%s tile = %s; tile < %d; tile += %d)", IndexType(), first,

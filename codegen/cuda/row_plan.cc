@@ -55,9 +55,13 @@ bool IsReduced(llvm::ArrayRef<int64_t> axes, size_t axis) {
 
 // Element i of each result depends on elements i of the operands alone.
 bool IsElementwise(const ir::Node* node) {
-  return node->def().lower == ir::Lower::kElementwise || node->op() == Op::kDropout;
+  const bool renames = node->op() == Op::kStopGradient ||
+                       (node->op() == Op::kSlice && node->type() == node->operand(0).type());
+  return node->def().lower == ir::Lower::kElementwise || node->op() == Op::kDropout || renames;
 }
-bool IsCopy(const ir::Node* node) { return node->op() == Op::kCast || node->op() == Op::kReshape; }
+bool IsCopy(const ir::Node* node) {
+  return node->op() == Op::kCast || node->op() == Op::kReshape || node->op() == Op::kStopGradient;
+}
 
 Index LineariseIn(const Coordinates& at, Value value) {
   return Linearise(at, SizesOf(value.type()));
@@ -117,7 +121,8 @@ class Planner {
       best = node.get();
       best_score = score;
     }
-    if (best == nullptr || IsPartOfRows(best)) return ChooseRowsWithoutReductions();
+    if (best == nullptr) return ChooseRowsOfResults(0);
+    if (IsPartOfRows(best)) return ChooseRowsOfResults(best->operand(0).type().elements());
     const auto sizes = SizesOf(best->operand(0).type());
     const auto axes = ReducedAxes(best);
     if (axes.size() == sizes.size() && !IsReadInside(best) && best->op() != Op::kArgMax) {
@@ -151,9 +156,7 @@ class Planner {
     if (node->op() == Op::kArgMax || node->type().elements() != 1 || !IsReadInside(node)) {
       return false;
     }
-    return std::any_of(body_.outputs().begin(), body_.outputs().end(), [&](const auto& output) {
-      return output.value.type().elements() > node->operand(0).type().elements();
-    });
+    return LargestResult().elements() > node->operand(0).type().elements();
   }
 
   // A reduction over everything has no rows of its own: pieces of at most 4096 elements in memory
@@ -177,16 +180,30 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Of a body whose reductions have gone (over no elements), or combine parts of rows only, the
-  // largest result says.
-  absl::Status ChooseRowsWithoutReductions() {
-    int64_t largest = 0;
+  // The type of the largest value that is stored or tested; a scalar if none has elements.
+  ir::Type LargestResult() const {
+    ir::Type largest{DType::kBool, {}};
+    const auto look_at = [&](Value value) {
+      if (value.type().elements() > largest.elements()) largest = value.type();
+    };
     for (const ir::Output& output : body_.outputs()) {
-      const ir::Type& type = output.value.type();
-      if (type.elements() <= largest) continue;
-      largest = type.elements();
-      plan_.columns = type.rank() == 0 ? 1 : type.shape.back().size();
-      plan_.rows = largest / plan_.columns;
+      look_at(output.value);
+      if (output.value.node->op() != Op::kAllFinite) continue;
+      for (Value tested : output.value.node->operands()) look_at(tested);
+    }
+    return largest;
+  }
+
+  // Where no reduction says it (those over no elements have gone), the largest result does.
+  // `rows` of them if that can be.
+  absl::Status ChooseRowsOfResults(int64_t rows) {
+    const ir::Type type = LargestResult();
+    if (rows > 0 && type.elements() % rows == 0) {
+      plan_.columns = type.elements() / rows;
+      plan_.rows = rows;
+    } else if (type.rank() > 0) {
+      plan_.columns = type.shape.back().size();
+      plan_.rows = type.elements() / plan_.columns;
     }
     plan_.row = Index::Variable("row", plan_.rows);
     plan_.column = Index::Variable("column", plan_.columns);

@@ -665,12 +665,16 @@ std::vector<std::string> HostGpu::Problems() const {
   return problems;
 }
 
+std::string HostImage(const std::string& path) {
+  return absl::StrCat(std::string(kImagePrefix), path);
+}
+
 absl::StatusOr<CompiledKernel> HostCompiler::Compile(const Kernel& kernel,
                                                      std::span<const SourceHeader> headers,
                                                      std::string_view) {
   DUOTONE_ASSIGN_OR_RETURN(std::string path,
                            CompiledText::CompileToFile(kernel.name, kernel.source, headers));
-  return CompiledKernel{.cubin = absl::StrCat(std::string(kImagePrefix), path)};
+  return CompiledKernel{.cubin = HostImage(path)};
 }
 
 }  // namespace duotone::runtime

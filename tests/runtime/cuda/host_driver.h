@@ -54,6 +54,10 @@ class HostGpu {
   std::shared_ptr<Implementation> implementation_;
 };
 
+// The machine code of a kernel whose shared object is called `path`
+// (tests/codegen/cuda/host_kernel.h).
+std::string HostImage(const std::string& path);
+
 // Compiles kernels for HostGpu. Their machine code is the name of a shared object.
 class HostCompiler final : public KernelCompiler {
  public:
