@@ -66,6 +66,17 @@ bool MayOverwriteOperand(const ir::Graph& graph, const ir::Node& node, int resul
   return true;
 }
 
+// True for the result of a test that kernels gather: its memory is set before the first of them
+// runs, whatever the guard says, and while others may still read the entry's old value.
+bool IsGathered(ir::Value value) {
+  if (value.node->body() != nullptr) {
+    return value.node->body()->outputs()[value.index].value.node->op() == ir::Op::kAllFinite;
+  }
+  return value.node->op() == ir::Op::kAllFinite &&
+         std::any_of(value.node->operands().begin(), value.node->operands().end(),
+                     [](ir::Value operand) { return operand.node->body() != nullptr; });
+}
+
 // True if the whole node can be made conditional: kernels of one stage.
 bool TakesGuard(const ir::Node& node) {
   if (node.body() == nullptr) return true;
@@ -129,7 +140,7 @@ bool StoragePlan::MayWriteInPlace(const ir::Update& update) const {
   const ir::Value next = RootOf(update.next);
   auto producer = position_.find(next.node);
   if (producer == position_.end() || IsConstant(*next.node)) return false;
-  if (written_.contains(KeyOf(next)) || IsOutput(next)) return false;
+  if (written_.contains(KeyOf(next)) || IsOutput(next) || IsGathered(next)) return false;
   if (!OldValueIsDone(*update.entry, next.node, next.index)) return false;
   // A step has one guard: none, or this one.
   const ir::Value other = guards_.lookup(next.node);

@@ -328,6 +328,21 @@ constexpr const char* kSmallGraphs[] = {
     update %s = %n guard=%guard
     return guard=%guard
   })",
+    // Flags that are kept: the old one is read while the new one is gathered, and a guard may hold.
+    R"(state %f: bool[] = zeros()
+  state %kept: bool[] = zeros()
+  graph @g(%x: f32[8, 8], %w: f32[8, 8], %hold: bool[]) {
+    %a = matmul(%x, %w) : f32[8, 8]
+    %old = broadcast(%f) : bool[8, 8]
+    %b = select(%old, %a, %x) : f32[8, 8]
+    %c = softmax(%b), axis=1 : f32[8, 8]
+    %ok = all_finite(%a, %c) : bool[]
+    %root = sqrt(%x) : f32[8, 8]
+    %real = all_finite(%root) : bool[]
+    update %f = %ok
+    update %kept = %real guard=%hold
+    return c=%c
+  })",
     // Views that keep the order, behind a product and in a reduction.
     R"(graph @g(%x: f32[8, 16, 1], %w: f32[16, 8], %v: f64[64, 6]) {
     %y = matmul(%x, %w), transpose_a=true : f32[8, 1, 8]
