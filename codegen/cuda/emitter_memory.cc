@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -168,7 +169,11 @@ Emitter::Element Emitter::LoadScalar(int input, const Index& position, bool lane
     if (!expression.empty()) {
       is_early = false;
       if (!condition.empty()) {
-        expression = absl::StrCat(condition, " ? ", expression, " : ", type, "{}");
+        // A type of two words has no braces.
+        const bool is_plain = absl::StrContains(type, ' ');
+        expression = absl::StrCat(
+            condition, " ? ", expression, " : ",
+            is_plain ? absl::StrCat("static_cast<", type, ">(0)") : absl::StrCat(type, "{}"));
       }
     } else {
       read_.insert(input);

@@ -65,6 +65,7 @@ bool IsInexact(Op op, DType operand) {
 
 RandomGraph::RandomGraph(uint32_t seed) : random_(seed), module_("random") {
   special_ = OneIn(6);
+  exact_ = seed % 3 != 2;
   graph_ = *module_.AddGraph("g");
   base_ = RandomShape();
   const size_t entries = Pick(4);
@@ -208,8 +209,10 @@ Value RandomGraph::Indices(const Shape& shape) {
 Value RandomGraph::Add(Op op, std::vector<Value> operands, ir::Attrs attrs) {
   bool loose = IsInexact(op, operands.empty() ? DType::kF32 : operands[0].type().dtype);
   for (Value operand : operands) loose = loose || IsLoose(operand);
+  loose = loose || (!exact_ && !operands.empty());
   ir::Graph::Spec spec{.op = op, .attrs = std::move(attrs)};
   spec.operands.assign(operands.begin(), operands.end());
+  if (!exact_) spec.info.dtype_origin = "autocast:random";
   absl::StatusOr<ir::Node*> node = graph_->Add(std::move(spec));
   DUOTONE_CHECK(node.ok()) << node.status();
   for (int i = 0; i < (*node)->result_count(); ++i) {

@@ -31,6 +31,8 @@ class RandomGraph {
   const llvm::StringSet<>& loose() const { return loose_names_; }
   // Whether it should be run with NaN, infinities and the ends of types among its inputs.
   bool special() const { return special_; }
+  // Whether every node is rounded. If not, 16-bit types are autocast's, and all values are loose.
+  bool exact() const { return exact_; }
 
  private:
   size_t Pick(size_t count) { return random_() % count; }
@@ -76,6 +78,7 @@ class RandomGraph {
   llvm::StringSet<> loose_names_;
   ir::Shape base_;  // many values have this shape
   bool special_ = false;
+  bool exact_ = true;
 };
 
 // Pseudo-random values for the inputs of a graph and the state of a module; inputs called index*
