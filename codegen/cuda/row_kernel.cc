@@ -113,8 +113,8 @@ class Writer {
     std::string text = "t";
     if (layout_.copies > 1) absl::StrAppendFormat(&text, " + %d * k", layout_.threads);
     if (layout_.column_tiles > 1) {
-      absl::StrAppendFormat(&text, " + %d * static_cast<%s>(blockIdx.y)",
-                            layout_.threads * layout_.copies, IndexType());
+      absl::StrAppendFormat(&text, " + %d * static_cast<%s>(%s)", layout_.threads * layout_.copies,
+                            IndexType(), layout_.column_block());
     }
     return text;
   }
@@ -123,7 +123,7 @@ class Writer {
   std::string OncePerRow() const {
     std::vector<std::string> parts;
     if (layout_.threads > 1) parts.push_back("t == 0");
-    if (layout_.column_tiles > 1) parts.push_back("blockIdx.y == 0");
+    if (layout_.column_tiles > 1) parts.push_back(layout_.column_block() + " == 0");
     if (has_idle_groups()) parts.push_back("valid");
     return absl::StrJoin(parts, " && ");
   }
@@ -302,7 +302,8 @@ class Writer {
 
   void WriteRows() {
     DeclarePartials();
-    const std::string first = absl::StrFormat("static_cast<%s>(blockIdx.x)", IndexType());
+    const std::string first =
+        absl::StrFormat("static_cast<%s>(%s)", IndexType(), layout_.row_block());
     const bool loops = tiles() > layout_.blocks;
     std::string head;
     if (loops) {
@@ -571,8 +572,9 @@ class Writer {
   };
   // Where the block's part of a column's sums goes, for vector q.
   std::string PartialAddress(const Partial& partial) const {
-    return absl::StrFormat("%s + %d * static_cast<%s>(blockIdx.x) + %s", partial.parameter,
-                           plan_.columns, PartialIndexType(), (q_ * layout_.vector).ToString());
+    return absl::StrFormat("%s + %d * static_cast<%s>(%s) + %s", partial.parameter, plan_.columns,
+                           PartialIndexType(), layout_.row_block(),
+                           (q_ * layout_.vector).ToString());
   }
   std::string PartialIndexType() const {
     return plan_.columns * layout_.blocks < (int64_t{1} << 31) ? "int" : "long long";
@@ -647,7 +649,7 @@ class Writer {
     std::vector<std::string> counts;
     if (IsPerRow(reduction)) {
       if (layout_.threads > 1) counts.push_back("t == 0");
-      if (layout_.column_tiles > 1) counts.push_back("blockIdx.y == 0");
+      if (layout_.column_tiles > 1) counts.push_back(layout_.column_block() + " == 0");
     }
     if (!counts.empty()) {
       own =
@@ -656,10 +658,8 @@ class Writer {
     const std::string block = NewName("block");
     const std::string reduced = Reduce(reduction, own, layout_.block_threads(), false);
     Line(absl::StrFormat("const %s %s = %s;", AccumulatorType(reduction), block, reduced));
-    const std::string chunk = layout_.column_tiles > 1
-                                  ? absl::StrFormat("blockIdx.y * %d + blockIdx.x", layout_.blocks)
-                                  : "blockIdx.x";
-    Line(absl::StrFormat("if (threadIdx.x == 0) %s[%s] = %s;", partial.parameter, chunk, block));
+    Line(absl::StrFormat("if (threadIdx.x == 0) %s[%s] = %s;", partial.parameter, layout_.block(),
+                         block));
   }
   void WriteColumnPartial(const Partial& partial) {
     const RowReduction& reduction = partial.reduction;
@@ -704,23 +704,24 @@ class Writer {
     const int64_t elements = result.value.type().elements();
     if (elements == 0) return;
     const int64_t stride = layout_.block_threads() * layout_.blocks;
-    const std::string first = absl::StrFormat("static_cast<%s>(blockIdx.x) * %d + threadIdx.x",
-                                              IndexType(), layout_.block_threads());
-    Block(layout_.column_tiles > 1 ? "if (blockIdx.y == 0)" : "", [&] {
-      Block(
-          absl::StrFormat("for (%s i = %s; i < %d; i += %d)", IndexType(), first, elements, stride),
+    const std::string first = absl::StrFormat("static_cast<%s>(%s) * %d + threadIdx.x", IndexType(),
+                                              layout_.row_block(), layout_.block_threads());
+    Block(layout_.column_tiles > 1 ? absl::StrCat("if (", layout_.column_block(), " == 0)") : "",
           [&] {
-            BeginRow();
-            const Coordinates at =
-                Delinearise(Index::Variable("i", elements), SizesOf(result.value.type()));
-            if (result.test) {
-              Test(result, at);
-            } else {
-              emitter_.Store(result.output, at, emitter_.Get(result.value, at));
-            }
-            EndSite();
+            Block(absl::StrFormat("for (%s i = %s; i < %d; i += %d)", IndexType(), first, elements,
+                                  stride),
+                  [&] {
+                    BeginRow();
+                    const Coordinates at =
+                        Delinearise(Index::Variable("i", elements), SizesOf(result.value.type()));
+                    if (result.test) {
+                      Test(result, at);
+                    } else {
+                      emitter_.Store(result.output, at, emitter_.Get(result.value, at));
+                    }
+                    EndSite();
+                  });
           });
-    });
   }
 
   // A number of the thread, declared after `from`, that nothing asked for.
@@ -737,7 +738,7 @@ class Writer {
     kernel_.family = task_.fusion->attrs_as<ir::FusionAttrs>().family;
     kernel_.source = emitter_.KernelText(code_, layout_.block_threads(), {"duotone/reduce.cuh"});
     kernel_.contract = !options_.exact;
-    kernel_.grid = {layout_.blocks, layout_.column_tiles, 1};
+    kernel_.grid = layout_.grid();
     kernel_.block = {layout_.block_threads(), 1, 1};
     kernel_.arguments = emitter_.Arguments();
     kernel_.labels = emitter_.labels();

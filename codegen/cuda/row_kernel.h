@@ -7,10 +7,13 @@
 #ifndef DUOTONE_CODEGEN_CUDA_ROW_KERNEL_H_
 #define DUOTONE_CODEGEN_CUDA_ROW_KERNEL_H_
 
+#include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/row_plan.h"
 #include "codegen/cuda/schedule.h"
@@ -43,6 +46,24 @@ struct RowLayout {
     return form == RowForm::kRegisters || copies == 1 || (unroll >= copies && copies <= 16);
   }
   Schedule schedule() const;
+
+  // A grid has at most 65535 blocks along y; more tiles of columns are counted along x.
+  bool is_grid_flat() const { return column_tiles > 65535; }
+  std::array<int64_t, 3> grid() const {
+    if (is_grid_flat()) return {blocks * column_tiles, 1, 1};
+    return {blocks, column_tiles, 1};
+  }
+  // The numbers of the block along rows and along columns, as text.
+  std::string row_block() const {
+    return is_grid_flat() ? absl::StrFormat("(blockIdx.x %% %d)", blocks) : "blockIdx.x";
+  }
+  std::string column_block() const {
+    return is_grid_flat() ? absl::StrFormat("(blockIdx.x / %d)", blocks) : "blockIdx.y";
+  }
+  // And among all.
+  std::string block() const {
+    return grid()[1] == 1 ? "blockIdx.x" : absl::StrFormat("blockIdx.y * %d + blockIdx.x", blocks);
+  }
 };
 
 // A fusion, and what layouts are chosen by.

@@ -280,5 +280,25 @@ TEST(RowLayouts, ThereAreEnoughOfThem) {
   }
 }
 
+// A grid has at most 65535 blocks along y; wider tensors count their tiles along x.
+TEST(RowLayouts, FitTheGridOfADeviceHoweverManyColumns) {
+  for (const int64_t columns : {int64_t{1} << 20, int64_t{1} << 26, int64_t{1} << 30}) {
+    const FusionModule made = ParseFusion(absl::StrFormat(R"(graph @f(%%x: f32[100, %1$d]) {
+      %%y = reduce_sum(%%x), axes=[0] : f32[%1$d]
+      return y=%%y
+    })",
+                                                          columns),
+                                          "column");
+    const auto kernel = GenerateKernel(*made.fusion, {}, {.target = *FindGpuTarget("sm_80")});
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    EXPECT_LE(kernel->grid[0], 0x7fffffff);
+    EXPECT_LE(kernel->grid[1], 65535);
+    const bool is_flat = absl::StrContains(kernel->source, "blockIdx.x % ");
+    EXPECT_EQ(is_flat, columns > int64_t{1} << 20) << kernel->source;
+    // Every column has a thread.
+    EXPECT_GE(kernel->grid[0] * kernel->grid[1] * kernel->block[0] * 4, columns);
+  }
+}
+
 }  // namespace
 }  // namespace duotone::codegen::cuda

@@ -207,7 +207,10 @@ struct HostGpu::Implementation {
   CuResult Launch(CuFunction function, codegen::cuda::HostLaunch launch, CuStream stream,
                   void** parameters) {
     const int64_t threads = launch.block[0] * launch.block[1] * launch.block[2];
-    if (threads < 1 || threads > 1024 || launch.shared_bytes > function->dynamic_shared) {
+    const bool is_grid =
+        launch.grid[0] <= 0x7fffffff && launch.grid[1] <= 65535 && launch.grid[2] <= 65535;
+    if (!is_grid || threads < 1 || threads > 1024 ||
+        launch.shared_bytes > function->dynamic_shared) {
       return kCuInvalidValue;
     }
     launch.reverse = options.reverse;
