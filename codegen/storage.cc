@@ -51,6 +51,13 @@ bool ComputesScalarsOnly(const ir::Node& fusion) {
                      [&](ir::Value operand) { return is_scalar(operand.type()); });
 }
 
+// True for kernels that go over the elements of rows: several times, results being stored on the
+// way, and with groups of threads that repeat the last row.
+bool RepeatsElements(const ir::Node& fusion) {
+  const std::string& family = fusion.attrs_as<ir::FusionAttrs>().family;
+  return family == "row" || family == "column";
+}
+
 // True if `node` may write result `result` over `entry` although it reads it.
 bool MayOverwriteOperand(const ir::Graph& graph, const ir::Node& node, int result,
                          const ir::StateEntry& entry) {
@@ -60,8 +67,11 @@ bool MayOverwriteOperand(const ir::Graph& graph, const ir::Node& node, int resul
   if (ComputesScalarsOnly(node)) return true;
   for (int i = 0; i < node.operand_count(); ++i) {
     const bool reads = graph.EntryOf(RootOf(node.operand(i)).node) == &entry;
-    if (reads && (RootOf(node.operand(i)) != node.operand(i) || !ReadsOwnElementOnly(node, i)))
+    if (!reads) continue;
+    if (RootOf(node.operand(i)) != node.operand(i) || !ReadsOwnElementOnly(node, i) ||
+        RepeatsElements(node)) {
       return false;
+    }
   }
   return true;
 }

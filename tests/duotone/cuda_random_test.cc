@@ -356,6 +356,15 @@ constexpr const char* kSmallGraphs[] = {
     %t = softmax(%d), axis=1 : f32[3, 5]
     return s=%s, t=%t
   })",
+    // A row kernel in place, for one short row: most groups of threads have none.
+    R"(state %s: f16[1, 5] = zeros()
+  graph @g(%x: f32[1, 5]) {
+    %y = softmax(%x), axis=1 : f32[1, 5]
+    %c = cast(%y), to=f16 : f16[1, 5]
+    %n = add(%s, %c) : f16[1, 5]
+    update %s = %n
+    return
+  })",
     // Views that keep the order, behind a product and in a reduction.
     R"(graph @g(%x: f32[8, 16, 1], %w: f32[16, 8], %v: f64[64, 6]) {
     %y = matmul(%x, %w), transpose_a=true : f32[8, 1, 8]
