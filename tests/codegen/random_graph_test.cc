@@ -1,15 +1,14 @@
 // Random graphs with state, updates and guards: the program of each gives the interpreter's bits,
 // run after run. What is tested is sharing of memory: lifetimes, aliases, results written in place,
 // copies in the right order.
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "gtest/gtest.h"
 #include "ir/text.h"
 #include "tests/codegen/run_program.h"
+#include "tests/ir/random_module.h"
 
 namespace duotone::codegen::cpu {
 namespace {
@@ -17,11 +16,9 @@ namespace {
 using ir::Op;
 using ir::Value;
 
-class Generator {
+class Generator : public ir::RandomModule {
  public:
-  explicit Generator(int seed) : random_(static_cast<uint32_t>(seed)), module_("random") {}
-
-  ir::Module& module() { return module_; }
+  using RandomModule::RandomModule;
 
   ir::Graph& Make() {
     for (int i = 0; i < 3; ++i) AddState(absl::StrCat("w", i), kMatrix);
@@ -51,31 +48,6 @@ class Generator {
   const ir::Type kVector{DType::kF32, {25}};
   const ir::Type kScalar{DType::kF32, {}};
   const ir::Type kFlag{DType::kBool, {}};
-
-  size_t Pick(size_t count) { return random_() % count; }
-
-  void AddState(std::string name, const ir::Type& type) {
-    ir::StateEntry entry{.name = std::move(name), .kind = ir::StateKind::kState, .type = type};
-    DUOTONE_CHECK(module_.AddState(std::move(entry)).ok());
-  }
-
-  // A random value of that type; recent ones are as likely as all others together.
-  Value OfType(const ir::Type& type) {
-    std::vector<Value> found;
-    for (Value value : values_) {
-      if (value.type() == type) found.push_back(value);
-    }
-    DUOTONE_CHECK(!found.empty()) << type.ToString();
-    return Pick(2) == 0 ? found.back() : found[Pick(found.size())];
-  }
-
-  void Add(Op op, std::vector<Value> operands, ir::Attrs attrs = {}) {
-    ir::Graph::Spec spec{.op = op, .attrs = std::move(attrs)};
-    spec.operands.assign(operands.begin(), operands.end());
-    absl::StatusOr<ir::Node*> node = graph_->Add(std::move(spec));
-    DUOTONE_CHECK(node.ok()) << node.status();
-    for (int i = 0; i < (*node)->result_count(); ++i) values_.push_back((*node)->result(i));
-  }
 
   void AddNode() {
     const ir::Type& type = Pick(3) == 0 ? kScalar : Pick(4) == 0 ? kVector : kMatrix;
@@ -107,11 +79,6 @@ class Generator {
         return Add(Op::kTranspose, {OfType(kMatrix)}, ir::TransposeAttrs{{1, 0}});
     }
   }
-
-  std::mt19937 random_;
-  ir::Module module_;
-  ir::Graph* graph_ = nullptr;
-  std::vector<Value> values_;
 };
 
 TEST(RandomGraphs, AgreeWithTheInterpreter) {

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "gtest/gtest.h"
 #include "ir/interpreter.h"
 #include "ir/text.h"
 #include "passes/dce.h"
 #include "passes/fuse.h"
 #include "passes/fuse_facts.h"
+#include "tests/ir/random_module.h"
 
 namespace duotone::passes {
 namespace {
@@ -20,11 +20,9 @@ namespace {
 using ir::Op;
 using ir::Value;
 
-class Generator {
+class Generator : public ir::RandomModule {
  public:
-  explicit Generator(int seed) : random_(static_cast<uint32_t>(seed)), module_("random") {}
-
-  ir::Module& module() { return module_; }
+  using RandomModule::RandomModule;
 
   ir::Graph& Make() {
     for (int i = 0; i < 2; ++i) AddState(absl::StrCat("w", i), kMatrix);
@@ -57,31 +55,6 @@ class Generator {
   const ir::Type kScalar{DType::kF32, {}};
   const ir::Type kFlag{DType::kBool, {}};
   const ir::Type kLabels{DType::kI32, {6}};
-
-  size_t Pick(size_t count) { return random_() % count; }
-
-  void AddState(std::string name, const ir::Type& type) {
-    ir::StateEntry entry{.name = std::move(name), .kind = ir::StateKind::kState, .type = type};
-    DUOTONE_CHECK(module_.AddState(std::move(entry)).ok());
-  }
-
-  // A random value of that type; recent ones are as likely as all others together.
-  Value OfType(const ir::Type& type) {
-    std::vector<Value> found;
-    for (Value value : values_) {
-      if (value.type() == type) found.push_back(value);
-    }
-    DUOTONE_CHECK(!found.empty()) << type.ToString();
-    return Pick(2) == 0 ? found.back() : found[Pick(found.size())];
-  }
-
-  void Add(Op op, std::vector<Value> operands, ir::Attrs attrs = {}) {
-    ir::Graph::Spec spec{.op = op, .attrs = std::move(attrs)};
-    spec.operands.assign(operands.begin(), operands.end());
-    absl::StatusOr<ir::Node*> node = graph_->Add(std::move(spec));
-    DUOTONE_CHECK(node.ok()) << node.status();
-    for (int i = 0; i < (*node)->result_count(); ++i) values_.push_back((*node)->result(i));
-  }
 
   ir::Attrs Over(ir::Ints axes, bool keep = false) {
     return ir::ReduceAttrs{.axes = std::move(axes), .keep_dims = keep};
@@ -154,11 +127,6 @@ class Generator {
         return Add(Op::kNot, {OfType(kFlag)});
     }
   }
-
-  std::mt19937 random_;
-  ir::Module module_;
-  ir::Graph* graph_ = nullptr;
-  std::vector<Value> values_;
 };
 
 ir::Array RandomArray(const ir::Type& type, std::mt19937& random) {
