@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/integer.h"
 #include "base/status.h"
 
 namespace duotone {
@@ -128,8 +129,6 @@ constexpr int kWarp = 32;
 constexpr int kSubCores = 4;
 constexpr int kRegisterUnit = 256;
 
-constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
 }  // namespace
 
 std::span<const GpuTarget> AllGpuTargets() { return kTargets; }
@@ -159,7 +158,7 @@ Occupancy ComputeOccupancy(const GpuTarget& target, const KernelResources& kerne
                        : kernel.registers > target.max_registers_per_thread ? "registers"
                                                                             : "warps"};
   }
-  const int64_t warps = (kernel.block_threads + kWarp - 1) / kWarp;
+  const int64_t warps = CeilDiv(kernel.block_threads, kWarp);
   const int64_t warp_registers = RoundUp(std::max(1, kernel.registers) * kWarp, kRegisterUnit);
   const int64_t warps_by_registers = target.registers / kSubCores / warp_registers * kSubCores;
   const int64_t block_shared =

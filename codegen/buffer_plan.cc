@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/integer.h"
 
 namespace duotone::codegen {
 namespace {
@@ -53,7 +54,7 @@ BufferPlan PlanBuffers(llvm::ArrayRef<Lifetime> lifetimes, int64_t alignment) {
   for (size_t index : order) {
     const Lifetime& life = lifetimes[index];
     DUOTONE_CHECK(life.bytes >= 0 && life.first <= life.last) << "buffer " << index;
-    const int64_t bytes = (life.bytes + alignment - 1) / alignment * alignment;
+    const int64_t bytes = RoundUp(life.bytes, alignment);
     if (bytes == 0) continue;
     std::erase_if(active, [&](const Block& block) { return block.last < life.first; });
     const int64_t begin = BestFit(active, bytes);

@@ -8,15 +8,12 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/integer.h"
 #include "base/status.h"
 #include "codegen/cuda/row_kernel.h"
 
 namespace duotone::codegen::cuda {
-namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
+namespace {}  // namespace
 
 // Rows per block and the number of blocks along rows decide the order of sums: the shape alone
 // counts, and no thread adds up more than 32 rows in a row. Threads of a row and unrolling are

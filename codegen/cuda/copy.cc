@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "base/integer.h"
 #include "codegen/cuda/kernel.h"
 
 namespace duotone::codegen::cuda {
@@ -10,7 +11,7 @@ namespace duotone::codegen::cuda {
 GeneratedKernel GenerateGuardedCopy(int64_t bytes) {
   constexpr int64_t kVector = 16;
   constexpr int64_t kThreads = 256;
-  const int64_t vectors = (bytes + kVector - 1) / kVector;
+  const int64_t vectors = CeilDiv(bytes, kVector);
   GeneratedKernel kernel;
   kernel.family = "copy";
   kernel.source = absl::StrFormat(
@@ -24,7 +25,7 @@ kernel(const int* __restrict__ from, int* __restrict__ to, const bool* guard) {
 }
 )",
       kThreads, kThreads, vectors);
-  kernel.grid = {std::max<int64_t>(1, (vectors + kThreads - 1) / kThreads), 1, 1};
+  kernel.grid = {std::max<int64_t>(1, CeilDiv(vectors, kThreads)), 1, 1};
   kernel.block = {kThreads, 1, 1};
   kernel.arguments = {{.kind = Argument::Kind::kOperand, .index = 0},
                       {.kind = Argument::Kind::kResult, .index = 0},

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/kernel.h"
@@ -118,7 +119,7 @@ absl::StatusOr<GeneratedKernel> GenerateFinish(const std::vector<FinishJob>& job
     absl::StrAppendFormat(&table, "    {%d, %d, %d, %d, %d, %.17g, %dLL, %dLL},\n", blocks, index,
                           index, flag, static_cast<int>(variant - variants.begin()), count,
                           finish.elements, finish.chunks);
-    blocks += (finish.elements + kElementsPerBlock - 1) / kElementsPerBlock;
+    blocks += CeilDiv(finish.elements, kElementsPerBlock);
     kernel.flops += static_cast<double>(finish.elements) * static_cast<double>(finish.chunks);
   }
   kernel.grid = {std::max<int64_t>(blocks, 1), 1, 1};

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/kernel.h"
@@ -135,8 +136,6 @@ std::set<int> FlagsOf(const Group& group) {
   for (const auto& finite : group.finites) flags.insert(finite.first);
   return flags;
 }
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class PointwiseGenerator {
  public:

@@ -10,6 +10,7 @@
 #include <bit>
 #include <numeric>
 
+#include "base/integer.h"
 #include "base/status.h"
 #include "codegen/cuda/row_kernel.h"
 
@@ -22,7 +23,6 @@ constexpr int64_t kStagedLimit = 40
 constexpr int kElementsPerThread = 32;
 constexpr int kMostThreads = 512;  // of a row: each of them may have 128 registers
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int PowerOfTwo(int64_t at_least) {
   return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(at_least, 1))));
 }

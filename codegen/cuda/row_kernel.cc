@@ -18,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "codegen/cuda/accumulator.h"
 #include "codegen/cuda/emitter.h"
@@ -86,7 +87,7 @@ class Writer {
   // ---- Threads
 
   int64_t vectors() const { return plan_.columns / layout_.vector; }
-  int64_t tiles() const { return (plan_.rows + layout_.groups - 1) / layout_.groups; }
+  int64_t tiles() const { return CeilDiv(plan_.rows, layout_.groups); }
   bool is_registers() const { return layout_.form == RowForm::kRegisters; }
   bool is_unrolled() const { return layout_.is_unrolled(); }
   // Whether threads exist that have no row, or no vector k.

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/kernel.h"
@@ -25,8 +26,6 @@ namespace duotone::codegen::cuda {
 namespace {
 
 using ir::Op;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class ScatterGenerator {
  public:
