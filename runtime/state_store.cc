@@ -37,6 +37,22 @@ const StateStore::Entry* StateStore::Find(std::string_view name) const {
   return it == entries_.end() ? nullptr : &it->second;
 }
 
+absl::StatusOr<const StateStore::Entry*> StateStore::EntryFor(const Program& program,
+                                                              const NamedBuffer& named) const {
+  const Buffer& buffer = program.buffers[named.buffer];
+  const Entry* entry = Find(named.name);
+  if (entry == nullptr) {
+    return FailedPrecondition("program @%s: the session has no state %%%s", program.name,
+                              named.name);
+  }
+  if (entry->dtype != buffer.dtype || entry->shape != buffer.shape) {
+    return FailedPrecondition("program @%s: state %%%s is %s in the session, not %s", program.name,
+                              named.name, TypeToString(entry->dtype, entry->shape),
+                              TypeToString(buffer.dtype, buffer.shape));
+  }
+  return entry;
+}
+
 absl::StatusOr<const StateStore::Entry*> StateStore::Get(std::string_view name,
                                                          int64_t bytes) const {
   const Entry* entry = Find(name);

@@ -31,6 +31,9 @@ class StateStore {
   // Adds an entry with all bytes zero.
   absl::Status Add(std::string_view name, DType dtype, std::vector<int64_t> shape);
   const Entry* Find(std::string_view name) const;
+  // The entry that one of the program's state buffers stands for; an error unless it is there and
+  // has the buffer's dtype and shape.
+  absl::StatusOr<const Entry*> EntryFor(const Program& program, const NamedBuffer& named) const;
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
 
   // Copies an entry from or to the host; `bytes` must be its size.

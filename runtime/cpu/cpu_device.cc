@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "runtime/cpu/matmul.h"
 #include "runtime/cpu/thread_pool.h"
@@ -98,17 +99,7 @@ absl::Status CpuProgram::Locate(StateStore& state) {
     if (buffer.kind != BufferKind::kState) addresses_[i] = AddressAt(arena_, buffer.offset);
   }
   for (const NamedBuffer& named : program_->state) {
-    const Buffer& buffer = program_->buffers[named.buffer];
-    const StateStore::Entry* entry = state.Find(named.name);
-    if (entry == nullptr) {
-      return FailedPrecondition("program @%s: the session has no state %%%s", program_->name,
-                                named.name);
-    }
-    if (entry->dtype != buffer.dtype || entry->shape != buffer.shape) {
-      return FailedPrecondition(
-          "program @%s: state %%%s is %s in the session, not %s", program_->name, named.name,
-          TypeToString(entry->dtype, entry->shape), TypeToString(buffer.dtype, buffer.shape));
-    }
+    DUOTONE_ASSIGN_OR_RETURN(const StateStore::Entry* entry, state.EntryFor(*program_, named));
     addresses_[named.buffer] = entry->memory.address;
   }
   for (size_t i = 0; i < addresses_.size(); ++i) {
@@ -156,7 +147,7 @@ absl::Status CpuProgram::Run(const RunOptions& options, ThreadPool& pool) {
 
 absl::Status CpuProgram::RunAction(size_t step, const HostCall& call, ThreadPool& pool) {
   BoundKernel& kernel = *kernels_[step];
-  const int64_t blocks = (call.items + call.grain - 1) / call.grain;
+  const int64_t blocks = CeilDiv(call.items, call.grain);
   pool.ParallelFor(blocks, [&](int64_t i) {
     const int64_t begin = i * call.grain;
     kernel.Run(random_, begin, std::min(begin + call.grain, call.items));
@@ -193,7 +184,7 @@ absl::Status CpuProgram::RunAction(size_t, const MatMul& mm, ThreadPool& pool) {
 
 absl::Status CpuProgram::RunAction(size_t, const Copy& copy, ThreadPool& pool) {
   const int64_t bytes = program_->buffers[copy.to].bytes;
-  pool.ParallelFor((bytes + kCopyBlock - 1) / kCopyBlock, [&](int64_t i) {
+  pool.ParallelFor(CeilDiv(bytes, kCopyBlock), [&](int64_t i) {
     const int64_t begin = i * kCopyBlock;
     std::memcpy(static_cast<char*>(addresses_[copy.to]) + begin,
                 static_cast<const char*>(addresses_[copy.from]) + begin,
@@ -247,8 +238,7 @@ absl::StatusOr<DeviceMemory> CpuDevice::Allocate(int64_t bytes, std::string_view
                              limit_);
   }
   // An empty tensor has an address too.
-  const int64_t rounded =
-      std::max<int64_t>(1, (bytes + kBufferAlignment - 1) / kBufferAlignment) * kBufferAlignment;
+  const int64_t rounded = std::max<int64_t>(1, CeilDiv(bytes, kBufferAlignment)) * kBufferAlignment;
   void* address = std::aligned_alloc(kBufferAlignment, static_cast<size_t>(rounded));
   if (address == nullptr) {
     return ResourceExhausted("%s: %s needs %d bytes, which the system refuses", name_, what, bytes);

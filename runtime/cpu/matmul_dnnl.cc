@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "base/float16.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "oneapi/dnnl/dnnl.h"
 #include "runtime/cpu/matmul.h"
@@ -24,8 +25,6 @@ constexpr int64_t kMaxRows = 128;
 constexpr int64_t kMinRows = 64;
 constexpr int64_t kWantedBlocks = 8;
 constexpr int64_t kMinColumns = 64;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Library calls made while this lives run on the calling thread alone.
 class OneThread {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/gpu_target.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "runtime/program.h"
 
@@ -16,7 +17,7 @@ namespace {
 constexpr int64_t kSlotBytes = 4 << 20;
 
 int64_t Padded(int64_t bytes) {
-  return std::max<int64_t>(1, (bytes + kBufferAlignment - 1) / kBufferAlignment) * kBufferAlignment;
+  return std::max<int64_t>(1, CeilDiv(bytes, kBufferAlignment)) * kBufferAlignment;
 }
 
 std::string DeviceList(int count) {

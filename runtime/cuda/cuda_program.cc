@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "runtime/state_store.h"
 
@@ -15,10 +16,6 @@ namespace {
 constexpr int64_t kMirrorBytes = 64;
 // Dynamic shared memory that every kernel may use without asking.
 constexpr int64_t kPlainSharedBytes = 48 << 10;
-
-int64_t RoundUp(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 // What a launch is called in messages.
 std::string LaunchText(const KernelLaunch& launch) {
@@ -182,17 +179,7 @@ absl::Status CudaProgram::Locate(StateStore& state) {
     }
   }
   for (const NamedBuffer& named : program_->state) {
-    const Buffer& buffer = program_->buffers[named.buffer];
-    const StateStore::Entry* entry = state.Find(named.name);
-    if (entry == nullptr) {
-      return FailedPrecondition("program @%s: the session has no state %%%s", program_->name,
-                                named.name);
-    }
-    if (entry->dtype != buffer.dtype || entry->shape != buffer.shape) {
-      return FailedPrecondition(
-          "program @%s: state %%%s is %s in the session, not %s", program_->name, named.name,
-          TypeToString(entry->dtype, entry->shape), TypeToString(buffer.dtype, buffer.shape));
-    }
+    DUOTONE_ASSIGN_OR_RETURN(const StateStore::Entry* entry, state.EntryFor(*program_, named));
     addresses_[named.buffer] = reinterpret_cast<CuDeviceAddress>(entry->memory.address);
   }
   for (size_t i = 0; i < addresses_.size(); ++i) {
