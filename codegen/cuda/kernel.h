@@ -19,10 +19,9 @@
 
 namespace duotone::codegen::cuda {
 
-// Buffers that kernels of this backend see are padded to this many bytes, and the padding belongs
-// to them: whole 16-byte vectors may be read and written at the end of a flat array. What is there
-// must not reach a reduction or a test.
-inline constexpr int64_t kPadding = 64;
+// Buffers are padded to runtime::kBufferAlignment, and the padding belongs to them: whole 16-byte
+// vectors may be read and written at the end of a flat array. What is there must not reach a
+// reduction or a test.
 
 struct CodegenOptions {
   const GpuTarget* target = nullptr;  // never null

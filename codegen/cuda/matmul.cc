@@ -24,6 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/kernel.h"
@@ -46,7 +47,6 @@ int64_t Product(llvm::ArrayRef<int64_t> sizes) {
   for (int64_t size : sizes) product *= size;
   return product;
 }
-int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Index LaneOf(int vector) { return vector > 1 ? Index::Variable("v", vector) : Index(0); }
 
 // ---- Tiles
@@ -78,10 +78,10 @@ int64_t SharedBytes(const TileShape& tile, bool is_double) {
 // `bytes` per element of A, B and the results together.
 Work WorkOf(const Problem& problem, const TileShape& tile, double a_bytes, double b_bytes,
             double written) {
-  const double row_tiles = static_cast<double>(std::max<int64_t>(1, Ceil(problem.m, tile.m)));
-  const double column_tiles = static_cast<double>(std::max<int64_t>(1, Ceil(problem.n, tile.n)));
+  const double row_tiles = static_cast<double>(std::max<int64_t>(1, CeilDiv(problem.m, tile.m)));
+  const double column_tiles = static_cast<double>(std::max<int64_t>(1, CeilDiv(problem.n, tile.n)));
   const double batch = static_cast<double>(problem.batch);
-  const double k = static_cast<double>(Ceil(problem.k, kTileK) * kTileK);
+  const double k = static_cast<double>(CeilDiv(problem.k, kTileK) * kTileK);
   const double blocks = row_tiles * column_tiles * std::max(1.0, batch);
   const double sums = blocks * tile.m * tile.n;
   const double fetched = blocks * k * (tile.m * a_bytes + tile.n * b_bytes);
@@ -250,18 +250,20 @@ absl::Status MatMulKernel::FindProduct() {
   const Sizes a = SizesOf(product_->operand(0).type());
   problem_.k = a[a.size() - (attrs.transpose_a ? 2 : 1)];
   problem_.is_double = product_->operand(0).type().dtype == DType::kF64;
-  for (int64_t size : {problem_.batch * Ceil(problem_.m, 16) * Ceil(problem_.n, 32), problem_.m,
-                       problem_.n, problem_.k}) {
+  for (int64_t size : {problem_.batch * CeilDiv(problem_.m, 16) * CeilDiv(problem_.n, 32),
+                       problem_.m, problem_.n, problem_.k}) {
     if (size < (int64_t{1} << 30)) continue;
-    return Unimplemented("a product of %d matrices, %d x %d x %d, in one kernel", problem_.batch,
-                         problem_.m, problem_.n, problem_.k);
+    return Unimplemented(
+        "matmul: %d products of %d x %d and %d x %d are more than one kernel counts with 32 bits; "
+        "use a smaller batch %s",
+        problem_.batch, problem_.m, problem_.k, problem_.k, problem_.n, product_->Place());
   }
   a_ = OperandOf(product_->operand(0), true, !attrs.transpose_a);
   b_ = OperandOf(product_->operand(1), false, attrs.transpose_b);
   for (int input : emitter_.InputsBehind({a_.value, b_.value})) {
     if (llvm::is_contained(guard_.in_place, input)) {
-      return Unimplemented("a product that is written over its own operand %%%s",
-                           body_.inputs()[static_cast<size_t>(input)]->name());
+      return Unimplemented("matmul: its result would be written over its operand %%%s %s",
+                           body_.inputs()[static_cast<size_t>(input)]->name(), product_->Place());
     }
   }
   return absl::OkStatus();
@@ -554,8 +556,8 @@ absl::StatusOr<GeneratedKernel> MatMulKernel::Generate() {
                          .schedule = schedule.ToString(),
                          .schedules = ToText(ranked)};
   kernel.grid[0] = std::max<int64_t>(1, problem_.batch) *
-                   std::max<int64_t>(1, Ceil(problem_.m, tile.m)) *
-                   std::max<int64_t>(1, Ceil(problem_.n, tile.n));
+                   std::max<int64_t>(1, CeilDiv(problem_.m, tile.m)) *
+                   std::max<int64_t>(1, CeilDiv(problem_.n, tile.n));
   const double results = static_cast<double>(product_->type().elements());
   kernel.flops = results * (2.0 * static_cast<double>(problem_.k) + emitter_.flops_per_element());
   return kernel;

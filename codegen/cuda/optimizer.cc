@@ -28,6 +28,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/kernel.h"
@@ -306,7 +307,7 @@ std::string MakeText(const Piece& piece, const UpdateCode& code, Emitter& emitte
 // Where the elements of vector q are in a tensor of this type; all of the piece have as many.
 Coordinates VectorAt(const Piece& piece, const ir::Type& type) {
   const int64_t elements = piece.flat ? kFlatElements : piece.elements;
-  const int64_t vectors = std::max<int64_t>(1, (elements + piece.vector - 1) / piece.vector);
+  const int64_t vectors = std::max<int64_t>(1, CeilDiv(elements, piece.vector));
   Index position = Index::Variable("q", vectors) * piece.vector;
   if (piece.vector > 1) position = position + Index::Variable("v", piece.vector);
   return Delinearise(position, SizesOf(type));
@@ -357,10 +358,12 @@ absl::StatusOr<ClassCode> GenerateClass(const Piece& piece, const CodegenOptions
     if (argument.kind == Argument::Kind::kOperand || argument.kind == Argument::Kind::kResult) {
       continue;
     }
-    return Unimplemented("random numbers or checked indices in an optimizer fusion");
+    return Unimplemented("%s: its operands draw random numbers or look up rows in its kernel %s",
+                         piece.update->def().name, piece.update->Place());
   }
   if (!emitter.Declarations().empty()) {
-    return Unimplemented("a constant with different elements in an optimizer fusion");
+    return Unimplemented("%s: its operands have a constant of different elements %s",
+                         piece.update->def().name, piece.update->Place());
   }
   return made;
 }
@@ -395,13 +398,9 @@ class OptimizerKernel {
   absl::StatusOr<std::vector<Prediction>> RankSchedules() const;
   absl::Status AddClasses();
   std::string Source() const;
-  int64_t Vectors(const Piece& piece) const {
-    return (piece.elements + piece.vector - 1) / piece.vector;
-  }
+  int64_t Vectors(const Piece& piece) const { return CeilDiv(piece.elements, piece.vector); }
   int64_t VectorsPerBlock() const { return int64_t{schedule_.threads} * schedule_.unroll; }
-  int64_t Blocks(const Piece& piece) const {
-    return (Vectors(piece) + VectorsPerBlock() - 1) / VectorsPerBlock();
-  }
+  int64_t Blocks(const Piece& piece) const { return CeilDiv(Vectors(piece), VectorsPerBlock()); }
   std::vector<Argument> Row(const Piece& piece) const;
 
   const ir::Node& fusion_;
@@ -482,7 +481,8 @@ absl::Status OptimizerKernel::AddClasses() {
     if (same == classes_.end()) classes_.push_back(std::move(code));
   }
   if (classes_.size() > 256) {
-    return Unimplemented("an optimizer with %d kinds of updates in one kernel", classes_.size());
+    return Unimplemented("an optimizer with %d kinds of updates; one kernel has up to 256 %s",
+                         classes_.size(), fusion_.Place());
   }
   return absl::OkStatus();
 }

@@ -277,7 +277,15 @@ TEST(MatMulKernel, OverwritingAnOperandOfTheProductIsAnError) {
   const FusionModule made = ParseFusion(Product(8, 8, 8, false, false), "matmul");
   const CodegenOptions codegen{.target = *FindGpuTarget("sm_80")};
   EXPECT_EQ(GenerateMatMul(*made.fusion, {.in_place = {1}}, codegen).status().message(),
-            "a product that is written over its own operand %b");
+            "matmul: its result would be written over its operand %b (node %c)");
+}
+
+TEST(MatMulKernel, AProductTooLargeForOneKernelIsAnErrorWithItsSizes) {
+  const FusionModule made = ParseFusion(Product(1 << 30, 8, 4, false, false), "matmul");
+  const CodegenOptions codegen{.target = *FindGpuTarget("sm_80")};
+  EXPECT_EQ(GenerateMatMul(*made.fusion, {}, codegen).status().message(),
+            "matmul: 1 products of 1073741824 x 4 and 4 x 8 are more than one kernel counts with "
+            "32 bits; use a smaller batch (node %c)");
 }
 
 // Sums are taken in the order of k whatever the tile.
