@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -83,6 +84,25 @@ inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuMemHostAllocPortable = 1;
 inline constexpr int kCuStreamCaptureModeThreadLocal = 1;
+
+struct KernelLaunch;  // runtime/kernel.h
+
+// What the next launch is about, for devices that check what kernels do.
+struct LaunchNote {
+  // A buffer that the kernel may access: its bytes, and with accesses of 8 bytes and more its
+  // padding to kBufferAlignment behind them.
+  struct Range {
+    CuDeviceAddress address = 0;
+    int64_t bytes = 0;
+    std::string name;           // "%h1.norm", "the table of addresses"
+    bool is_written = false;    // else only read
+    bool is_undefined = false;  // until the launch writes it
+  };
+  std::string program;
+  int step = 0;                          // of the program
+  const KernelLaunch* launch = nullptr;  // null for others than programs; lives as long as the note
+  std::vector<Range> ranges;
+};
 
 // The functions, named as in the CUDA driver API without "cu". Those of LoadDriver are all there
 // but for the optional ones, which may be empty: ask before calling.
@@ -162,6 +182,10 @@ struct Driver {
   std::function<CuResult(CuGraphExec exec, CuStream stream)> GraphLaunch;
   std::function<CuResult(CuGraphExec exec)> GraphExecDestroy;
   std::function<CuResult(CuGraph graph)> GraphDestroy;
+
+  // Only emulated devices have this one: tells what the next LaunchKernel of the calling thread is
+  // about. In a graph the note belongs to the launch.
+  std::function<CuResult(std::shared_ptr<const LaunchNote> note)> NoteNextLaunch;
 
   std::string path;  // of the library; "" for others
   int version = 0;   // of DriverGetVersion: 13000

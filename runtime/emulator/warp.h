@@ -1,0 +1,109 @@
+// A launch while it runs: its blocks, their warps, and what handlers see of them.
+#ifndef DUOTONE_RUNTIME_EMULATOR_WARP_H_
+#define DUOTONE_RUNTIME_EMULATOR_WARP_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/emulator/code.h"
+#include "runtime/emulator/counters.h"
+#include "runtime/emulator/problem.h"
+#include "runtime/emulator/shared_memory.h"
+
+namespace duotone::emulator {
+
+class GlobalMemory;
+
+// One launch; the same for all its blocks, which run on several host threads at once.
+struct Launch {
+  const PtxModule* module = nullptr;
+  const Executable* executable = nullptr;
+  const EmulatorOptions* options = nullptr;
+  GlobalMemory* memory = nullptr;
+  ProblemLog* problems = nullptr;
+  std::array<int64_t, 3> grid = {1, 1, 1};
+  std::array<int64_t, 3> block = {1, 1, 1};
+  int64_t dynamic_shared_bytes = 0;
+  std::vector<uint8_t> parameters;  // Executable::parameter_bytes
+  // What the launch is about, where the runtime said so; may be null.
+  std::shared_ptr<const runtime::LaunchNote> note;
+  uint32_t number = 0;  // of the launch, from 1
+
+  int64_t block_threads() const { return block[0] * block[1] * block[2]; }
+  int64_t blocks() const { return grid[0] * grid[1] * grid[2]; }
+};
+
+// Lanes of a warp that are at the same instruction, with the same calls behind them.
+struct Fragment {
+  Mask lanes = 0;
+  int32_t pc = 0;
+  std::vector<int32_t> returns;  // of the calls it is in
+};
+
+struct Block;
+
+struct Warp {
+  Block* block = nullptr;
+  int index = 0;   // in the block
+  Mask lanes = 0;  // threads that exist
+  Mask exited = 0;
+  uint8_t* registers = nullptr;      // Executable::register_bytes
+  uint8_t* local = nullptr;          // lane l's local memory: local + l * Executable::local_bytes
+  uint8_t* local_written = nullptr;  // a byte per byte of it: nonzero once written
+  int64_t executed = 0;              // instructions so far
+  uint64_t accesses = 0;             // numbers the instructions that touch memory
+  // What the executor needs is its own (runtime/emulator/execute.cc).
+  std::vector<Fragment> fragments;
+
+  template <typename T>
+  T* Row(uint32_t row) {
+    return reinterpret_cast<T*>(registers + row);
+  }
+  // The mask of a predicate's row.
+  Mask& Predicate(uint32_t row) { return *reinterpret_cast<Mask*>(registers + row); }
+  // The addresses of an address operand, for all lanes: base + offset.
+  std::array<uint64_t, kLanes> Addresses(const Code& code, int operand_row) {
+    std::array<uint64_t, kLanes> addresses;
+    if (code.address_bytes == 8) {
+      const uint64_t* base = Row<uint64_t>(code.row[operand_row]);
+      for (int i = 0; i < kLanes; ++i) addresses[i] = base[i] + static_cast<uint64_t>(code.offset);
+    } else {
+      const uint32_t* base = Row<uint32_t>(code.row[operand_row]);
+      for (int i = 0; i < kLanes; ++i) addresses[i] = base[i] + static_cast<uint64_t>(code.offset);
+    }
+    return addresses;
+  }
+
+  // The counters of a code; null where none are wanted.
+  InstructionCounters* CountersOf(const Code& code);
+  // Reports a problem of some lanes; the sentence says what, with values. Never stops the warp.
+  void Report(const Code& code, ProblemKind kind, Mask lanes, uint64_t address, std::string what);
+};
+
+struct Block {
+  const Launch* launch = nullptr;
+  std::array<int64_t, 3> index = {0, 0, 0};
+  int64_t linear = 0;  // x fastest
+  std::vector<Warp> warps;
+  SharedMemory shared;
+  std::vector<InstructionCounters>* counters = nullptr;  // by code; null: not counted
+  std::mt19937_64 random;                                // of Schedule::kAdversarial
+};
+
+inline InstructionCounters* Warp::CountersOf(const Code& code) {
+  return block->counters == nullptr ? nullptr : &(*block->counters)[code.index];
+}
+
+// Runs all blocks on the host's threads and returns when they are done. `counters` has one element
+// per code, or is empty where nothing is to be counted; they are added to. Problems go to
+// launch.problems.
+void Execute(const Launch& launch, std::vector<InstructionCounters>& counters);
+
+}  // namespace duotone::emulator
+
+#endif  // DUOTONE_RUNTIME_EMULATOR_WARP_H_
