@@ -18,6 +18,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -84,6 +86,7 @@ class Machine {
   const std::vector<std::unique_ptr<LaunchRecord>>& records() const { return records_; }
 
  private:
+  absl::Status AllocateVariables(LoadedModule& module);
   LaunchRecord& RecordFor(const LaunchRequest& request);
 
   EmulatorOptions options_;
@@ -93,6 +96,7 @@ class Machine {
   std::vector<std::unique_ptr<LoadedModule>> modules_;
   std::vector<std::unique_ptr<LoadedModule>> unloaded_;  // that records speak of
   std::vector<std::unique_ptr<LaunchRecord>> records_;
+  std::map<std::pair<const Executable*, std::string>, LaunchRecord*> record_of_;  // by kernel, node
   uint32_t launches_ = 0;
 };
 

@@ -99,10 +99,10 @@ inline InstructionCounters* Warp::CountersOf(const Code& code) {
   return block->counters == nullptr ? nullptr : &(*block->counters)[code.index];
 }
 
-// Runs all blocks on the host's threads and returns when they are done. `counters` has one element
-// per code, or is empty where nothing is to be counted; they are added to. Problems go to
-// launch.problems.
-void Execute(const Launch& launch, std::vector<InstructionCounters>& counters);
+// Runs all blocks on the host's threads and returns how many instructions their warps executed.
+// `counters` has one element per code, or is empty where nothing is to be counted; they are added
+// to. Problems go to launch.problems.
+int64_t Execute(const Launch& launch, std::vector<InstructionCounters>& counters);
 
 }  // namespace duotone::emulator
 

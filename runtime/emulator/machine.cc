@@ -1,0 +1,177 @@
+#include "runtime/emulator/machine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "runtime/emulator/warp.h"
+#include "runtime/kernel.h"
+
+namespace duotone::emulator {
+namespace {
+
+// Limits of launches, from the CUDA programming guide ("Technical Specifications per Compute
+// Capability").
+constexpr std::array<int64_t, 3> kMaxGrid = {2147483647, 65535, 65535};
+constexpr std::array<int64_t, 3> kMaxBlock = {1024, 1024, 64};
+
+absl::Status CheckShape(const LaunchRequest& request, const GpuTarget& target) {
+  constexpr char kAxes[] = "xyz";
+  for (int i = 0; i < 3; ++i) {
+    if (request.grid[i] < 1 || request.grid[i] > kMaxGrid[i]) {
+      return InvalidArgument("kernel %s: grid.%c is %d, outside [1, %d]", request.kernel->name,
+                             kAxes[i], request.grid[i], kMaxGrid[i]);
+    }
+    if (request.block[i] < 1 || request.block[i] > kMaxBlock[i]) {
+      return InvalidArgument("kernel %s: block.%c is %d, outside [1, %d]", request.kernel->name,
+                             kAxes[i], request.block[i], kMaxBlock[i]);
+    }
+  }
+  const int64_t threads = request.block[0] * request.block[1] * request.block[2];
+  const int64_t limit = std::min<int64_t>(request.kernel->max_threads, target.max_block_threads);
+  if (threads > limit) {
+    return InvalidArgument("kernel %s: a block of %d threads; it is made for at most %d",
+                           request.kernel->name, threads, limit);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequest(const LaunchRequest& request, const GpuTarget& target) {
+  DUOTONE_RETURN_IF_ERROR(CheckShape(request, target));
+  const int64_t shared = request.kernel->static_shared_bytes + request.shared_bytes;
+  if (request.shared_bytes < 0 || shared > target.max_block_shared_bytes) {
+    return InvalidArgument("kernel %s: %d bytes of shared memory and %d dynamic ones; %s has %d",
+                           request.kernel->name, request.kernel->static_shared_bytes,
+                           request.shared_bytes, target.name, target.max_block_shared_bytes);
+  }
+  const auto given = static_cast<int64_t>(request.parameters.size());
+  if (given != request.kernel->parameter_bytes) {
+    return InvalidArgument("kernel %s: %d bytes of parameters are given, it takes %d",
+                           request.kernel->name, given, request.kernel->parameter_bytes);
+  }
+  return absl::OkStatus();
+}
+
+bool LivesInDeviceMemory(const Variable& variable) {
+  return variable.space == Space::kGlobal || variable.space == Space::kConst;
+}
+
+}  // namespace
+
+Machine::Machine(const EmulatorOptions& options) : options_(options) {
+  const absl::StatusOr<const GpuTarget*> target = FindGpuTarget(options.architecture);
+  DUOTONE_CHECK(target.ok()) << options.architecture;
+  target_ = *target;
+  memory_ = std::make_unique<GlobalMemory>(options.memory_bytes, options.checks);
+}
+
+Machine::~Machine() = default;
+
+absl::Status Machine::AllocateVariables(LoadedModule& module) {
+  const std::vector<Variable>& variables = module.ptx.variables;
+  module.addresses.resize(variables.size(), 0);
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (!LivesInDeviceMemory(variables[i])) continue;
+    DUOTONE_ASSIGN_OR_RETURN(module.addresses[i],
+                             memory_->Allocate(variables[i].bytes, variables[i].name));
+  }
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (!LivesInDeviceMemory(variables[i]) || variables[i].bytes == 0) continue;
+    std::vector<uint8_t> bytes = variables[i].initial;
+    bytes.resize(static_cast<size_t>(variables[i].bytes), 0);
+    for (const auto& [at, variable] : variables[i].address_at) {
+      const uint64_t address = module.addresses[variable];
+      std::memcpy(bytes.data() + at, &address, sizeof(address));
+    }
+    DUOTONE_RETURN_IF_ERROR(
+        memory_->Write(module.addresses[i], bytes.data(), static_cast<int64_t>(bytes.size())));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoadedModule*> Machine::Load(std::string_view ptx) {
+  auto module = std::make_unique<LoadedModule>();
+  DUOTONE_ASSIGN_OR_RETURN(module->ptx, ParsePtx(ptx));
+  int built_for = 0;
+  const std::string digits =
+      module->ptx.target.substr(std::min<size_t>(3, module->ptx.target.size()));
+  if (absl::SimpleAtoi(digits, &built_for) && built_for > target_->compute) {
+    return FailedPrecondition("PTX for %s does not run on %s", module->ptx.target, target_->name);
+  }
+  DUOTONE_RETURN_IF_ERROR(AllocateVariables(*module));
+  modules_.push_back(std::move(module));
+  return modules_.back().get();
+}
+
+void Machine::Unload(LoadedModule* module) {
+  const auto found = std::find_if(modules_.begin(), modules_.end(),
+                                  [&](const auto& owned) { return owned.get() == module; });
+  DUOTONE_CHECK(found != modules_.end()) << "a module is unloaded twice";
+  for (uint64_t address : module->addresses) {
+    if (address != 0) memory_->Free(address).IgnoreError();
+  }
+  unloaded_.push_back(std::move(*found));
+  modules_.erase(found);
+}
+
+absl::StatusOr<const Executable*> Machine::Find(LoadedModule& module, const std::string& name) {
+  const auto found = module.kernels.find(name);
+  if (found != module.kernels.end()) return found->second.get();
+  const PtxFunction* function = module.ptx.Find(name);
+  if (function == nullptr || !function->is_entry) {
+    std::vector<std::string> entries;
+    for (const PtxFunction& other : module.ptx.functions) {
+      if (other.is_entry && !other.is_declaration) entries.push_back(other.name);
+    }
+    return NotFound("the PTX has no kernel '%s'; it has: %s", name,
+                    entries.empty() ? "none" : absl::StrJoin(entries, ", "));
+  }
+  DUOTONE_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
+                           Translate(module.ptx, name, module.addresses, options_));
+  return module.kernels.emplace(name, std::move(executable)).first->second.get();
+}
+
+LaunchRecord& Machine::RecordFor(const LaunchRequest& request) {
+  const std::string node =
+      request.note == nullptr || request.note->launch == nullptr ? "" : request.note->launch->node;
+  LaunchRecord*& record = record_of_[{request.kernel, node}];
+  if (record == nullptr) {
+    records_.push_back(std::make_unique<LaunchRecord>());
+    record = records_.back().get();
+    record->module = request.module;
+    record->kernel = request.kernel;
+    record->note = request.note;
+    record->grid = request.grid;
+    record->block = request.block;
+    if (options_.counters) record->counters.resize(request.kernel->codes.size());
+  }
+  return *record;
+}
+
+absl::Status Machine::Run(const LaunchRequest& request) {
+  DUOTONE_RETURN_IF_ERROR(CheckRequest(request, *target_));
+  LaunchRecord& record = RecordFor(request);
+  Launch launch;
+  launch.module = &request.module->ptx;
+  launch.executable = request.kernel;
+  launch.options = &options_;
+  launch.memory = memory_.get();
+  launch.problems = &problems_;
+  launch.grid = request.grid;
+  launch.block = request.block;
+  launch.dynamic_shared_bytes = request.shared_bytes;
+  launch.parameters = request.parameters;
+  launch.note = request.note;
+  launch.number = ++launches_;
+  memory_->BeginLaunch(launch.number, options_.checks ? request.note.get() : nullptr);
+  record.instructions += Execute(launch, record.counters);
+  memory_->EndLaunch();
+  ++record.launches;
+  return absl::OkStatus();
+}
+
+}  // namespace duotone::emulator
