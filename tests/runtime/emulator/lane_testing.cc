@@ -1,0 +1,266 @@
+#include "tests/runtime/emulator/lane_testing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/integer.h"
+#include "gtest/gtest.h"
+
+namespace duotone::emulator {
+namespace {
+
+// The rows of one test: those of the registers by index, then those of immediates as they come.
+class RegisterFile {
+ public:
+  explicit RegisterFile(const PtxFunction& function) {
+    for (const Register& declared : function.registers) rows_.push_back(Add(declared.type));
+  }
+
+  uint32_t Add(Type type) {
+    const auto row = static_cast<uint32_t>(bytes_.size());
+    const int64_t bytes = type == Type::kPred ? 4 : int64_t{TypeBytes(type)} * kLanes;
+    bytes_.resize(bytes_.size() + static_cast<size_t>(RoundUp(bytes, 64)), 0);
+    return row;
+  }
+
+  void Set(uint32_t row, Type type, const Lanes& lanes) {
+    for (int i = 0; i < kLanes; ++i) {
+      if (type == Type::kPred) {
+        bytes_[row + i / 8] |= static_cast<uint8_t>((lanes[i] & 1) << (i % 8));
+      } else {
+        std::memcpy(&bytes_[row + i * TypeBytes(type)], &lanes[i], TypeBytes(type));
+      }
+    }
+  }
+
+  Lanes Get(uint32_t row, Type type) const {
+    Lanes lanes = {};
+    for (int i = 0; i < kLanes; ++i) {
+      if (type == Type::kPred) {
+        lanes[i] = bytes_[row + i / 8] >> (i % 8) & 1;
+      } else {
+        std::memcpy(&lanes[i], &bytes_[row + i * TypeBytes(type)], TypeBytes(type));
+      }
+    }
+    return lanes;
+  }
+
+  uint32_t row(int index) const { return rows_[index]; }
+  uint8_t* bytes() { return bytes_.data(); }
+
+ private:
+  std::vector<uint32_t> rows_;
+  std::vector<uint8_t> bytes_;
+};
+
+// The operands' rows; of labels and functions none.
+void FillRows(const Instruction& instruction, RegisterFile& file, Code& code) {
+  int next = 0;
+  for (const OperandGroup& group : instruction.operands) {
+    for (const Operand& operand : group) {
+      switch (operand.kind) {
+        case Operand::Kind::kRegister:
+          code.row[next++] = file.row(operand.index);
+          break;
+        case Operand::Kind::kImmediate: {
+          Lanes lanes;
+          lanes.fill(operand.bits);
+          code.row[next] = file.Add(operand.type);
+          file.Set(code.row[next++], operand.type, lanes);
+          break;
+        }
+        case Operand::Kind::kAddress:
+          code.row[next++] = file.row(operand.index);
+          code.offset = operand.offset;
+          code.address_bytes = static_cast<uint8_t>(TypeBytes(operand.register_type));
+          break;
+        case Operand::Kind::kSink:
+          code.row[next++] = kNoRow;
+          break;
+        default:
+          ADD_FAILURE() << "RunLines takes registers, immediates and addresses only";
+          code.row[next++] = kNoRow;
+      }
+    }
+  }
+}
+
+Handler FindHandler(const Instruction& instruction, const HandlerOptions& options) {
+  for (auto find :
+       {FindIntegerHandler, FindMoveHandler, FindConvertHandler, FindFloatHandler, FindHalfHandler,
+        FindGlobalHandler, FindSharedHandler, FindTensorHandler, FindSyncHandler}) {
+    if (Handler handler = find(instruction, options)) return handler;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::map<std::string, Lanes> RunLines(std::string_view text,
+                                      const std::vector<TestRegister>& registers,
+                                      const LineOptions& options) {
+  std::string declarations;
+  for (const TestRegister& reg : registers) {
+    absl::StrAppendFormat(&declarations, ".reg .%s %%%s;\n", TypeName(reg.type), reg.name);
+  }
+  const absl::StatusOr<PtxModule> module =
+      ParsePtx(PtxEntry("", declarations, text, absl::StrFormat("sm_%d", options.handler.compute)));
+  if (!module.ok()) {
+    ADD_FAILURE() << module.status();
+    return {};
+  }
+  const PtxFunction& function = module->functions[0];
+  RegisterFile file(function);
+  for (size_t i = 0; i < registers.size(); ++i) {
+    file.Set(file.row(static_cast<int>(i)), registers[i].type, registers[i].bits);
+  }
+  std::vector<Code> codes(function.body.size());
+  for (size_t i = 0; i < codes.size(); ++i) FillRows(function.body[i], file, codes[i]);
+
+  EmulatorOptions emulator_options;
+  emulator_options.seed = options.seed;
+  Executable executable;
+  executable.function = &function;
+  ProblemLog problems;
+  Launch launch;
+  launch.module = &*module;
+  launch.executable = &executable;
+  launch.options = &emulator_options;
+  launch.problems = &problems;
+  Block block;
+  block.launch = &launch;
+  block.shared.Reset(0, 1, false);
+  Warp warp;
+  warp.block = &block;
+  warp.lanes = kAllLanes;
+  warp.registers = file.bytes();
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const Instruction& instruction = function.body[i];
+    codes[i].instruction = &instruction;
+    Mask mask = options.mask;
+    if (instruction.guard >= 0) {
+      const Mask guard = warp.Predicate(file.row(instruction.guard));
+      mask &= instruction.guard_negated ? ~guard : guard;
+    }
+    const Handler handler = FindHandler(instruction, options.handler);
+    if (handler == nullptr) {
+      ADD_FAILURE() << "nobody executes " << module->TextOf(instruction);
+      return {};
+    }
+    if (mask != 0) handler(warp, codes[i], mask);
+  }
+  EXPECT_EQ(problems.ToString(), "");
+
+  std::map<std::string, Lanes> results;
+  for (size_t i = 0; i < registers.size(); ++i) {
+    results[registers[i].name] = file.Get(file.row(static_cast<int>(i)), registers[i].type);
+  }
+  return results;
+}
+
+Lanes Repeat(const std::vector<uint64_t>& bits) {
+  Lanes lanes = {};
+  for (int i = 0; i < kLanes && !bits.empty(); ++i) lanes[i] = bits[i % bits.size()];
+  return lanes;
+}
+
+Lanes Floats(const std::vector<float>& values) {
+  std::vector<uint64_t> bits;
+  for (float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
+  return Repeat(bits);
+}
+
+Lanes Doubles(const std::vector<double>& values) {
+  std::vector<uint64_t> bits;
+  for (double value : values) bits.push_back(std::bit_cast<uint64_t>(value));
+  return Repeat(bits);
+}
+
+std::string PtxEntry(std::string_view parameters, std::string_view registers, std::string_view body,
+                     std::string_view target, std::string_view module_variables) {
+  return absl::StrFormat(
+      ".version 8.5\n.target %s\n.address_size 64\n%s\n.visible .entry k(%s)\n{\n%s\n%s\n}\n",
+      target, module_variables, parameters, registers, body);
+}
+
+bool PtxRunner::Load(const std::string& ptx) {
+  absl::StatusOr<LoadedModule*> module = machine_.Load(ptx);
+  if (!module.ok()) {
+    ADD_FAILURE() << module.status();
+    return false;
+  }
+  module_ = *module;
+  absl::StatusOr<const Executable*> kernel = machine_.Find(*module_, "k");
+  if (!kernel.ok()) {
+    ADD_FAILURE() << kernel.status();
+    return false;
+  }
+  kernel_ = *kernel;
+  return true;
+}
+
+bool PtxRunner::Run(std::array<int64_t, 3> grid, std::array<int64_t, 3> block,
+                    const std::vector<uint64_t>& parameters, int64_t shared_bytes,
+                    std::shared_ptr<const runtime::LaunchNote> note) {
+  if (kernel_ == nullptr) return false;
+  LaunchRequest request{.module = module_,
+                        .kernel = kernel_,
+                        .grid = grid,
+                        .block = block,
+                        .shared_bytes = shared_bytes,
+                        .note = std::move(note)};
+  request.parameters.resize(static_cast<size_t>(kernel_->parameter_bytes));
+  if (parameters.size() != kernel_->parameters.size()) {
+    ADD_FAILURE() << "the kernel takes " << kernel_->parameters.size() << " parameters";
+    return false;
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Executable::Parameter& place = kernel_->parameters[i];
+    std::memcpy(request.parameters.data() + place.offset, &parameters[i],
+                std::min<size_t>(8, static_cast<size_t>(place.bytes)));
+  }
+  const absl::Status status = machine_.Run(request);
+  EXPECT_TRUE(status.ok()) << status;
+  return status.ok();
+}
+
+std::vector<std::string> PtxRunner::problem_kinds() {
+  std::vector<std::string> kinds;
+  for (const Problem& problem : problems()) kinds.emplace_back(KindName(problem.kind));
+  return kinds;
+}
+
+InstructionCounters PtxRunner::Counters(std::string_view text_prefix) {
+  InstructionCounters sum;
+  for (const auto& record : machine_.records()) {
+    if (record->kernel != kernel_) continue;
+    for (size_t i = 0; i < record->counters.size(); ++i) {
+      const std::string text = module_->ptx.TextOf(*kernel_->codes[i].instruction);
+      if (std::string_view(text).starts_with(text_prefix)) sum.Add(record->counters[i]);
+    }
+  }
+  return sum;
+}
+
+uint64_t PtxRunner::Allocate(const void* from, size_t bytes, std::string name) {
+  absl::StatusOr<uint64_t> address =
+      machine_.memory().Allocate(static_cast<int64_t>(bytes), std::move(name));
+  if (!address.ok()) {
+    ADD_FAILURE() << address.status();
+    return 0;
+  }
+  if (from != nullptr && bytes != 0) {
+    const absl::Status status =
+        machine_.memory().Write(*address, from, static_cast<int64_t>(bytes));
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  return *address;
+}
+
+void PtxRunner::ReadBytes(uint64_t address, void* to, size_t bytes) {
+  const absl::Status status = machine_.memory().Read(to, address, static_cast<int64_t>(bytes));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace duotone::emulator
