@@ -16,6 +16,12 @@ namespace {
 constexpr double kWarp = 32;
 constexpr int kSmallestTensorShape = 2 * 16 * 8 * 8;  // FLOPs of one m16n8k8
 constexpr double kMatrixBytes = 8 * 8 * 2;            // of LDSM, for a warp
+constexpr double kBankBytes = 32 * 4;                 // of all banks of shared memory in one clock
+constexpr double kSectorBytes = 32;
+// From which ratios on the report speaks of counts.
+constexpr double kWasteful = 1.1;
+constexpr double kModelSlack = 0.1;
+constexpr double kModelSlackBytes = 4096;
 
 absl::StatusOr<KernelCode> ReadKernel(const Kernel& kernel, int index, const GpuTarget& target) {
   const std::string name = absl::StrFormat("k%d", index);
@@ -87,41 +93,73 @@ double Executed(const KernelCode& kernel, double trips, Count count) {
   return static_cast<double>(count(kernel.sass.all)) + again;
 }
 
+// What the units of an SM do for a launch, summed over its threads.
+struct Work {
+  double instructions = 0;
+  double fp32 = 0;
+  double integer = 0;
+  double mufu = 0;
+  double shared_bytes = 0;
+  double l2_bytes = 0;
+  double tensor_flops = 0;
+};
+
+// From the machine code, with the passes through the main loop estimated.
+Work EstimateWork(const KernelCode& kernel, LaunchReport& launch) {
+  const double threads = std::max(1.0, Product(launch.grid) * Product(launch.block));
+  launch.trips = EstimateTrips(kernel, launch, threads);
+  auto executed = [&](auto count) { return threads * Executed(kernel, launch.trips, count); };
+  return {.instructions = executed([](const OpcodeMix& mix) { return mix.instructions; }),
+          .fp32 = executed([](const OpcodeMix& mix) { return mix.Count(SassClass::kFp32); }),
+          .integer = executed([](const OpcodeMix& mix) { return mix.Count(SassClass::kInteger); }),
+          .mufu = executed([](const OpcodeMix& mix) { return mix.quarter_rate; }),
+          .shared_bytes = executed(SharedBytes),
+          .l2_bytes = executed(GlobalBytes),
+          .tensor_flops = kernel.sass.all.Count(SassClass::kTensor) > 0 ? launch.flops : 0};
+}
+
+// As the emulator counted it. A warp's instruction takes the slots of all its lanes.
+Work WorkOf(const CountedWork& counted) {
+  return {.instructions = counted.instructions * kWarp,
+          .fp32 = counted.fp32 * kWarp,
+          .integer = counted.integer * kWarp,
+          .mufu = counted.mufu * kWarp,
+          .shared_bytes = counted.shared_ways * kBankBytes,
+          .l2_bytes = counted.sectors * kSectorBytes,
+          .tensor_flops = counted.tensor_flops};
+}
+
+// Bytes that a thread asks for before it waits for the first of them.
+double IndependentBytes(const KernelCode& kernel) {
+  const SassLoop* loop = kernel.sass.main_loop();
+  const double in_loop = loop == nullptr ? 0 : LoadedBytes(loop->mix);
+  return std::max(1.0, in_loop > 0 ? in_loop : LoadedBytes(kernel.sass.all));
+}
+
 void PredictTerms(const GpuTarget& target, const KernelCode& kernel, LaunchReport& launch) {
+  const Work work =
+      launch.counted.has_value() ? WorkOf(*launch.counted) : EstimateWork(kernel, launch);
   const double blocks = std::max(1.0, Product(launch.grid));
-  const double threads = std::max(1.0, blocks * Product(launch.block));
   const double capacity = std::max(1, launch.occupancy.blocks) * static_cast<double>(target.sms);
   const double clocks_per_us = target.clock_ghz * 1e3;
   // Where SMs get unequal numbers of blocks, the time is that of the busiest.
   const double imbalance = std::ceil(blocks / target.sms) / (blocks / target.sms);
-  const double per_clock = threads * imbalance / (clocks_per_us * target.sms);
-  launch.trips = EstimateTrips(kernel, launch, threads);
+  const double per_clock = imbalance / (clocks_per_us * target.sms);
   launch.waves = blocks / capacity;
-  auto us = [&](double rate, auto count) {
-    return Executed(kernel, launch.trips, count) * per_clock / rate;
-  };
 
   PredictedTerms& terms = launch.us;
-  terms.issue = us(kIssueLanes, [](const OpcodeMix& mix) { return mix.instructions; });
-  terms.fp32 =
-      us(target.fp32_lanes, [](const OpcodeMix& mix) { return mix.Count(SassClass::kFp32); });
-  terms.integer =
-      us(target.int32_lanes, [](const OpcodeMix& mix) { return mix.Count(SassClass::kInteger); });
-  terms.mufu = us(target.mufu_lanes, [](const OpcodeMix& mix) { return mix.quarter_rate; });
-  terms.shared = us(target.shared_bytes_clock, SharedBytes);
-  terms.l2 = us(kL2BytesPerClock, GlobalBytes);
-  if (kernel.sass.all.Count(SassClass::kTensor) > 0) {
-    terms.tensor = launch.flops * imbalance / (target.tensor_flops * clocks_per_us * target.sms);
-  }
+  terms.issue = work.instructions * per_clock / kIssueLanes;
+  terms.fp32 = work.fp32 * per_clock / target.fp32_lanes;
+  terms.integer = work.integer * per_clock / target.int32_lanes;
+  terms.mufu = work.mufu * per_clock / target.mufu_lanes;
+  terms.shared = work.shared_bytes * per_clock / target.shared_bytes_clock;
+  terms.l2 = work.l2_bytes * per_clock / kL2BytesPerClock;
+  terms.tensor = work.tensor_flops * per_clock / target.tensor_flops;
 
   // DRAM is shared by all SMs: it runs at full speed while enough bytes are in flight on the whole
   // device (Little's law), and idles in part of the last of several waves.
-  const SassLoop* loop = kernel.sass.main_loop();
-  const double independent =
-      std::max(loop == nullptr ? 0 : LoadedBytes(loop->mix),
-               loop == nullptr || LoadedBytes(loop->mix) == 0 ? LoadedBytes(kernel.sass.all) : 0);
   const double in_flight =
-      std::min(blocks, capacity) / target.sms * Product(launch.block) * std::max(1.0, independent);
+      std::min(blocks, capacity) / target.sms * Product(launch.block) * IndependentBytes(kernel);
   const double latency = std::max(1.0, static_cast<double>(target.bytes_in_flight) / in_flight);
   const double tail = launch.waves > 1 ? std::ceil(launch.waves) / launch.waves : 1;
   terms.dram = launch.bytes() / (target.dram_gb_s * 1e3 * kDramShare) * latency * tail;
@@ -164,6 +202,8 @@ void AddTo(FamilyTotals& totals, const LaunchReport& launch) {
 }
 
 void SumUp(ProgramReport& report) {
+  report.families.clear();
+  report.total = {};
   std::map<std::string, FamilyTotals> families;
   std::map<std::string_view, double> limiters;
   for (const LaunchReport& launch : report.launches) {
@@ -290,6 +330,63 @@ std::string LaunchTable(const ProgramReport& report) {
                rows);
 }
 
+// "1.25/1": what is there for each request, and the least it could be.
+std::string PerRequest(double value, double ideal, double requests) {
+  if (requests == 0) return "-";
+  return absl::StrFormat("%.3g/%.3g", value / requests, ideal / requests);
+}
+
+std::vector<std::string> CountedRow(const LaunchReport& launch) {
+  const CountedWork& counted = *launch.counted;
+  const bool knows_bytes = counted.bytes_read >= 0 && counted.bytes_written >= 0;
+  return {
+      absl::StrFormat("s%d", launch.step),
+      launch.family,
+      launch.node,
+      Number(counted.instructions / 1e3),
+      absl::StrFormat("%.0f%%", 100 * counted.lanes / std::max(1.0, counted.instructions * kWarp)),
+      Number(counted.fp32 / 1e3),
+      Number(counted.integer / 1e3),
+      Number(counted.mufu / 1e3),
+      absl::StrFormat("%.0f", counted.barriers),
+      PerRequest(counted.sectors, counted.ideal_sectors, counted.requests),
+      PerRequest(counted.shared_ways, counted.ideal_shared_ways, counted.shared_requests),
+      Number(counted.tensor_flops / 1e6),
+      knows_bytes ? Number((counted.bytes_read + counted.bytes_written) / 1e6) : "-",
+      Number(launch.bytes() / 1e6),
+      Number(launch.us.l2),
+      Number(launch.us.shared),
+      Number(launch.us.integer)};
+}
+
+std::string CountedTable(const ProgramReport& report) {
+  std::vector<std::vector<std::string>> rows;
+  for (const LaunchReport& launch : report.launches) {
+    if (launch.counted.has_value()) rows.push_back(CountedRow(launch));
+  }
+  if (rows.empty()) return "";
+  return "\ncounted by the emulator, in instructions of PTX and of warps; sectors of a global "
+         "access and ways of a shared one stand beside the least possible:\n\n" +
+         Table({{"step", true},
+                {"family", true},
+                {"node", true},
+                {"k instr"},
+                {"lanes"},
+                {"k fp32"},
+                {"k int"},
+                {"k mufu"},
+                {"barriers"},
+                {"sectors"},
+                {"ways"},
+                {"tensor MFLOP"},
+                {"MB"},
+                {"model MB"},
+                {"l2 us"},
+                {"shared us"},
+                {"int us"}},
+               rows);
+}
+
 std::string FamilyTable(const ProgramReport& report) {
   std::vector<std::vector<std::string>> rows;
   auto add = [&](const FamilyTotals& totals) {
@@ -301,6 +398,29 @@ std::string FamilyTable(const ProgramReport& report) {
   add(report.total);
   rows.back()[0] = "all";
   return Table({{"family", true}, {"kernels"}, {"MB"}, {"MFLOP"}, {"us"}, {"of time"}}, rows);
+}
+
+// Sentences about what the emulator counted: accesses that could take less, and bytes that differ
+// from those of the cost model.
+void AppendCountedRemarks(const LaunchReport& launch, std::string* text) {
+  const CountedWork& counted = *launch.counted;
+  if (counted.sectors > kWasteful * counted.ideal_sectors) {
+    absl::StrAppendFormat(text,
+                          "s%d %s: global accesses touch %.0f sectors; their bytes fill %.0f\n",
+                          launch.step, launch.node, counted.sectors, counted.ideal_sectors);
+  }
+  if (counted.shared_ways > kWasteful * counted.ideal_shared_ways) {
+    absl::StrAppendFormat(
+        text,
+        "s%d %s: bank conflicts, shared accesses take %.0f cycles of the banks instead of %.0f\n",
+        launch.step, launch.node, counted.shared_ways, counted.ideal_shared_ways);
+  }
+  if (counted.bytes_read < 0 || counted.bytes_written < 0) return;
+  const double bytes = counted.bytes_read + counted.bytes_written;
+  if (std::abs(bytes - launch.bytes()) > kModelSlack * launch.bytes() + kModelSlackBytes) {
+    absl::StrAppendFormat(text, "s%d %s: the cost model predicts %.0f bytes of DRAM, it is %.0f\n",
+                          launch.step, launch.node, launch.bytes(), bytes);
+  }
 }
 
 // One sentence for each thing that should not be there.
@@ -324,6 +444,7 @@ std::string Remarks(const ProgramReport& report) {
     }
   }
   for (const LaunchReport& launch : report.launches) {
+    if (launch.counted.has_value()) AppendCountedRemarks(launch, &text);
     if (launch.occupancy.blocks > 0) continue;
     absl::StrAppendFormat(&text, "s%d %s does not fit on %s: too much of its %s\n", launch.step,
                           launch.node, report.target->name, launch.occupancy.limiter);
@@ -377,6 +498,17 @@ absl::StatusOr<ProgramReport> MakeProgramReport(const Program& program, const Gp
   return report;
 }
 
+absl::Status AddCounts(ProgramReport& report, int step, const CountedWork& counted) {
+  for (LaunchReport& launch : report.launches) {
+    if (launch.step != step) continue;
+    launch.counted = counted;
+    PredictTerms(*report.target, report.kernels[launch.kernel], launch);
+    SumUp(report);
+    return absl::OkStatus();
+  }
+  return NotFound("step %d of program @%s launches no kernel", step, report.program);
+}
+
 std::string ToText(const ProgramReport& report) {
   std::string text = absl::StrFormat(
       "@%s for %s (as on one %s): %d kernels launched, %d different; %d fills and %d copies of %s "
@@ -384,7 +516,7 @@ std::string ToText(const ProgramReport& report) {
       report.program, report.target->name, report.target->device,
       static_cast<int>(report.launches.size()), static_cast<int>(report.kernels.size()),
       report.fills, report.copies, Number(report.fill_and_copy_bytes / 1e6));
-  text += LaunchTable(report) + "\n" + FamilyTable(report);
+  text += LaunchTable(report) + "\n" + FamilyTable(report) + CountedTable(report);
   if (!report.launches.empty()) {
     absl::StrAppendFormat(&text, "\npredicted %s us, mostly limited by %s; %s FLOP/B of %s\n",
                           Number(report.total.us), report.limiter,

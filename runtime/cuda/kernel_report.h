@@ -9,11 +9,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/gpu_target.h"
 #include "runtime/cuda/sass.h"
@@ -47,10 +49,34 @@ struct PredictedTerms {
   double fp32 = 0;
   double integer = 0;
   double mufu = 0;    // exp, rsqrt, conversions: a quarter of the rate or less
-  double shared = 0;  // traffic of shared memory, without bank conflicts
+  double shared = 0;  // traffic of shared memory; bank conflicts where they have been counted
   double tensor = 0;
   double launch = 0;  // from the end of the kernel before to the first load
   double total = 0;
+};
+
+// What a launch did when the emulator ran it (runtime/emulator/counter_report.h), in instructions
+// of PTX and of warps where nothing else is said.
+struct CountedWork {
+  double instructions = 0;
+  double lanes = 0;  // active ones, summed over the instructions
+  double fp32 = 0;
+  double integer = 0;
+  double mufu = 0;
+  double barriers = 0;
+  // Global memory: accesses of a warp, 32-byte sectors they touch, and those that the bytes would
+  // fill.
+  double requests = 0;
+  double sectors = 0;
+  double ideal_sectors = 0;
+  // Shared memory: accesses of a warp, and cycles of the banks for them; ideal: without conflicts.
+  double shared_requests = 0;
+  double shared_ways = 0;
+  double ideal_shared_ways = 0;
+  double tensor_flops = 0;
+  // Each distinct byte of global memory once; negative: not known.
+  double bytes_read = -1;
+  double bytes_written = -1;
 };
 
 // One launch of a step.
@@ -67,7 +93,8 @@ struct LaunchReport {
   double bytes_read = 0;
   double bytes_written = 0;
   double flops = 0;
-  double trips = 1;  // of the main loop, estimated from bytes and FLOPs
+  double trips = 1;                    // of the main loop, estimated from bytes and FLOPs
+  std::optional<CountedWork> counted;  // then `us` follows from it instead of `trips`
   PredictedTerms us;
   std::string_view limiter;  // "dram", "latency", "issue", ...
 
@@ -99,6 +126,10 @@ struct ProgramReport {
 
 // The kernels must have been compiled for `target`.
 absl::StatusOr<ProgramReport> MakeProgramReport(const Program& program, const GpuTarget& target);
+
+// Puts what the emulator counted into the launch of this step of the program: its predicted times
+// and the sums are made anew from it. NotFound if the step is no launch.
+absl::Status AddCounts(ProgramReport& report, int step, const CountedWork& counted);
 
 // Tables for people: a row per launch, sums by family, and what is worth a second look.
 std::string ToText(const ProgramReport& report);
