@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "runtime/emulator/warp.h"
-#include "runtime/kernel.h"
 
 namespace duotone::emulator {
 namespace {
@@ -136,9 +135,8 @@ absl::StatusOr<const Executable*> Machine::Find(LoadedModule& module, const std:
 }
 
 LaunchRecord& Machine::RecordFor(const LaunchRequest& request) {
-  const std::string node =
-      request.note == nullptr || request.note->launch == nullptr ? "" : request.note->launch->node;
-  LaunchRecord*& record = record_of_[{request.kernel, node}];
+  const int step = request.note == nullptr ? -1 : request.note->step;
+  LaunchRecord*& record = record_of_[{request.kernel, step}];
   if (record == nullptr) {
     records_.push_back(std::make_unique<LaunchRecord>());
     record = records_.back().get();

@@ -49,7 +49,7 @@ struct LaunchRequest {
   std::shared_ptr<const runtime::LaunchNote> note;
 };
 
-// All launches of one kernel for one node.
+// All launches of one kernel for one step of a program.
 struct LaunchRecord {
   const LoadedModule* module = nullptr;
   const Executable* kernel = nullptr;
@@ -96,7 +96,7 @@ class Machine {
   std::vector<std::unique_ptr<LoadedModule>> modules_;
   std::vector<std::unique_ptr<LoadedModule>> unloaded_;  // that records speak of
   std::vector<std::unique_ptr<LaunchRecord>> records_;
-  std::map<std::pair<const Executable*, std::string>, LaunchRecord*> record_of_;  // by kernel, node
+  std::map<std::pair<const Executable*, int>, LaunchRecord*> record_of_;  // by kernel and step
   uint32_t launches_ = 0;
 };
 
