@@ -13,21 +13,16 @@
 namespace duotone::emulator {
 namespace {
 
-// Limits of launches, from the CUDA programming guide ("Technical Specifications per Compute
-// Capability").
-constexpr std::array<int64_t, 3> kMaxGrid = {2147483647, 65535, 65535};
-constexpr std::array<int64_t, 3> kMaxBlock = {1024, 1024, 64};
-
 absl::Status CheckShape(const LaunchRequest& request, const GpuTarget& target) {
   constexpr char kAxes[] = "xyz";
   for (int i = 0; i < 3; ++i) {
-    if (request.grid[i] < 1 || request.grid[i] > kMaxGrid[i]) {
+    if (request.grid[i] < 1 || request.grid[i] > kMaxGridSize[i]) {
       return InvalidArgument("kernel %s: grid.%c is %d, outside [1, %d]", request.kernel->name,
-                             kAxes[i], request.grid[i], kMaxGrid[i]);
+                             kAxes[i], request.grid[i], kMaxGridSize[i]);
     }
-    if (request.block[i] < 1 || request.block[i] > kMaxBlock[i]) {
+    if (request.block[i] < 1 || request.block[i] > kMaxBlockSize[i]) {
       return InvalidArgument("kernel %s: block.%c is %d, outside [1, %d]", request.kernel->name,
-                             kAxes[i], request.block[i], kMaxBlock[i]);
+                             kAxes[i], request.block[i], kMaxBlockSize[i]);
     }
   }
   const int64_t threads = request.block[0] * request.block[1] * request.block[2];
@@ -36,21 +31,12 @@ absl::Status CheckShape(const LaunchRequest& request, const GpuTarget& target) {
     return InvalidArgument("kernel %s: a block of %d threads; it is made for at most %d",
                            request.kernel->name, threads, limit);
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckRequest(const LaunchRequest& request, const GpuTarget& target) {
-  DUOTONE_RETURN_IF_ERROR(CheckShape(request, target));
-  const int64_t shared = request.kernel->static_shared_bytes + request.shared_bytes;
-  if (request.shared_bytes < 0 || shared > target.max_block_shared_bytes) {
-    return InvalidArgument("kernel %s: %d bytes of shared memory and %d dynamic ones; %s has %d",
-                           request.kernel->name, request.kernel->static_shared_bytes,
-                           request.shared_bytes, target.name, target.max_block_shared_bytes);
-  }
-  const auto given = static_cast<int64_t>(request.parameters.size());
-  if (given != request.kernel->parameter_bytes) {
-    return InvalidArgument("kernel %s: %d bytes of parameters are given, it takes %d",
-                           request.kernel->name, given, request.kernel->parameter_bytes);
+  const std::array<int, 3>& required = request.kernel->function->required_threads;
+  for (int i = 0; required[0] > 0 && i < 3; ++i) {
+    if (request.block[i] == std::max(1, required[i])) continue;
+    return InvalidArgument("kernel %s: block.%c is %d; the kernel requires %d",
+                           request.kernel->name, kAxes[i], request.block[i],
+                           std::max(1, required[i]));
   }
   return absl::OkStatus();
 }
@@ -150,8 +136,24 @@ LaunchRecord& Machine::RecordFor(const LaunchRequest& request) {
   return *record;
 }
 
+absl::Status Machine::Check(const LaunchRequest& request) const {
+  DUOTONE_RETURN_IF_ERROR(CheckShape(request, *target_));
+  const int64_t shared = request.kernel->static_shared_bytes + request.shared_bytes;
+  if (request.shared_bytes < 0 || shared > target_->max_block_shared_bytes) {
+    return InvalidArgument("kernel %s: %d bytes of shared memory and %d dynamic ones; %s has %d",
+                           request.kernel->name, request.kernel->static_shared_bytes,
+                           request.shared_bytes, target_->name, target_->max_block_shared_bytes);
+  }
+  const auto given = static_cast<int64_t>(request.parameters.size());
+  if (given != request.kernel->parameter_bytes) {
+    return InvalidArgument("kernel %s: %d bytes of parameters are given, it takes %d",
+                           request.kernel->name, given, request.kernel->parameter_bytes);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Machine::Run(const LaunchRequest& request) {
-  DUOTONE_RETURN_IF_ERROR(CheckRequest(request, *target_));
+  DUOTONE_RETURN_IF_ERROR(Check(request));
   LaunchRecord& record = RecordFor(request);
   Launch launch;
   launch.module = &request.module->ptx;

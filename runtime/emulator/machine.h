@@ -33,6 +33,13 @@
 
 namespace duotone::emulator {
 
+// Limits of launches, from the CUDA programming guide ("Technical Specifications per Compute
+// Capability").
+inline constexpr std::array<int64_t, 3> kMaxGridSize = {2147483647, 65535, 65535};
+inline constexpr std::array<int64_t, 3> kMaxBlockSize = {1024, 1024, 64};
+// Static and dynamic shared memory that a block gets without asking the driver for more.
+inline constexpr int64_t kPlainSharedBytes = 48 << 10;
+
 struct LoadedModule {
   PtxModule ptx;
   std::vector<uint64_t> addresses;  // by variable: in global memory, or 0
@@ -78,6 +85,8 @@ class Machine {
   // NotFound says which entries there are.
   absl::StatusOr<const Executable*> Find(LoadedModule& module, const std::string& name);
 
+  // What is wrong with a request, as a sentence.
+  absl::Status Check(const LaunchRequest& request) const;
   // Runs a launch to its end. An error says what is wrong with the request. What goes wrong within
   // is in problems().
   absl::Status Run(const LaunchRequest& request);
