@@ -47,6 +47,7 @@ int TypeBytes(Type type);
 bool IsFloat(Type type);               // kF16 to kBf16x2
 bool IsSigned(Type type);              // kS8 to kS64
 std::string_view TypeName(Type type);  // "f32"
+Type TypeFromName(std::string_view name);  // kNone: there is no such type
 
 enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParam, kConst };
 
@@ -59,6 +60,7 @@ enum class Op : uint8_t {
   kAnd,
   kAtom,
   kBar,
+  kBarWarpSync,
   kBfe,
   kBfi,
   kBfind,
@@ -193,10 +195,9 @@ enum class Mode : uint8_t {
   kAny,
   kUni,
   kBallot,
-  // bar
+  // bar; bar.red has kAnd, kOr or kPopc
   kSync,
   kArrive,
-  kRed,
   // shf, with kWrap or kClamp below
   kL,
   kR,
@@ -308,6 +309,7 @@ struct Instruction {
   std::vector<OperandGroup> operands;
 
   int line = 0;         // of the PTX text, from 1
+  int column = 0;       // where in the line it begins, from 0
   int source_file = 0;  // .loc: PtxModule::files; 0: none
   int source_line = 0;
 };

@@ -40,9 +40,26 @@ struct Launch {
 
 // Lanes of a warp that are at the same instruction, with the same calls behind them.
 struct Fragment {
+  enum class State : uint8_t {
+    kRunning,
+    kMembers,  // waits for lanes of other fragments at `pc`
+    kBarrier,  // waits at the barrier instruction at `pc`
+  };
   Mask lanes = 0;
   int32_t pc = 0;
+  int32_t join = -1;     // in Warp::joins: where it meets others next; -1: nowhere
+  int32_t join_pc = -1;  // of that join
+  State state = State::kRunning;
   std::vector<int32_t> returns;  // of the calls it is in
+};
+
+// A place where lanes that took different ways come together.
+struct Join {
+  int32_t pc = 0;
+  int32_t outer = -1;  // the join that was next before the ways parted
+  Mask expected = 0;   // lanes that have not exited on their way
+  Mask arrived = 0;
+  size_t depth = 0;  // of calls
 };
 
 struct Block;
@@ -57,8 +74,10 @@ struct Warp {
   uint8_t* local_written = nullptr;  // a byte per byte of it: nonzero once written
   int64_t executed = 0;              // instructions so far
   uint64_t accesses = 0;             // numbers the instructions that touch memory
-  // What the executor needs is its own (runtime/emulator/execute.cc).
+  // The warp's lanes that have not exited and do not wait at a join, and those joins
+  // (runtime/emulator/warp_loop.h).
   std::vector<Fragment> fragments;
+  std::vector<Join> joins;
 
   template <typename T>
   T* Row(uint32_t row) {

@@ -1,0 +1,442 @@
+#include "runtime/emulator/warp_loop.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace duotone::emulator {
+namespace {
+
+constexpr int64_t kFragmentTurn = 4096;  // then another fragment of the warp has its turn
+
+Mask LiveLanes(const Warp& warp) { return warp.lanes & ~warp.exited; }
+
+Mask GuardOf(Warp& warp, const Code& code) {
+  if (code.guard < 0) return kAllLanes;
+  const Mask guard = warp.Predicate(static_cast<uint32_t>(code.guard));
+  return code.guard_negated ? ~guard : guard;
+}
+
+// ---- Joins
+
+int32_t NewJoin(Warp& warp, const Join& join) {
+  for (size_t i = 0; i < warp.joins.size(); ++i) {
+    if (warp.joins[i].expected == 0) {
+      warp.joins[i] = join;
+      return static_cast<int32_t>(i);
+    }
+  }
+  warp.joins.push_back(join);
+  return static_cast<int32_t>(warp.joins.size()) - 1;
+}
+
+void EnterJoin(const Warp& warp, Fragment& fragment, int32_t join) {
+  fragment.join = join;
+  fragment.join_pc = join < 0 ? -1 : warp.joins[join].pc;
+}
+
+// The lanes of a join that is complete go on as one fragment.
+void Release(Warp& warp, int32_t index, const std::vector<int32_t>& returns) {
+  Join& join = warp.joins[index];
+  Fragment merged;
+  merged.lanes = join.arrived;
+  merged.pc = join.pc;
+  merged.returns.assign(returns.begin(), returns.begin() + static_cast<int64_t>(join.depth));
+  EnterJoin(warp, merged, join.outer);
+  join.expected = join.arrived = 0;
+  warp.fragments.push_back(std::move(merged));
+}
+
+// True if the fragment stands where it meets others: it is taken from the list, and goes on with
+// them once all are there. The outermost of several joins at one place is reached in one go.
+bool Arrive(Warp& warp, size_t index) {
+  Fragment& fragment = warp.fragments[index];
+  if (fragment.pc != fragment.join_pc) return false;
+  const int32_t join_index = fragment.join;
+  Join& join = warp.joins[join_index];
+  if (join.depth != fragment.returns.size()) return false;
+  join.arrived |= fragment.lanes;
+  const std::vector<int32_t> returns = std::move(fragment.returns);
+  warp.fragments.erase(warp.fragments.begin() + static_cast<int64_t>(index));
+  if (join.arrived == join.expected) {
+    Release(warp, join_index, returns);
+    Arrive(warp, warp.fragments.size() - 1);
+  }
+  return true;
+}
+
+// Lanes that exit are expected nowhere any more; who waited for nobody else goes on.
+void Exit(Warp& warp, size_t index, Mask lanes) {
+  warp.exited |= lanes;
+  Fragment& fragment = warp.fragments[index];
+  fragment.lanes &= ~lanes;
+  const std::vector<int32_t> returns = fragment.returns;
+  const int32_t first = fragment.join;
+  if (fragment.lanes == 0) {
+    warp.fragments.erase(warp.fragments.begin() + static_cast<int64_t>(index));
+  }
+  for (int32_t i = first; i >= 0; i = warp.joins[i].outer) warp.joins[i].expected &= ~lanes;
+  for (int32_t i = first; i >= 0; i = warp.joins[i].outer) {
+    const Join& join = warp.joins[i];
+    if (join.expected == 0) continue;  // nobody is left who could come here
+    if (join.arrived == join.expected) {
+      Release(warp, i, returns);
+      Arrive(warp, warp.fragments.size() - 1);
+    }
+    return;
+  }
+}
+
+// ---- Branches and calls
+
+// The lanes of `taken` go to the branch's target, the others on.
+void Diverge(Warp& warp, size_t index, const Code& code, Mask taken) {
+  Fragment& fragment = warp.fragments[index];
+  Join join{.pc = code.join,
+            .outer = fragment.join,
+            .expected = fragment.lanes,
+            .arrived = 0,
+            .depth = fragment.returns.size()};
+  if (code.join < 0 && !fragment.returns.empty()) {
+    // Both ways end with the function.
+    join.pc = fragment.returns.back();
+    --join.depth;
+  }
+  const bool has_join = join.pc >= 0;
+  const bool same = has_join && fragment.join >= 0 && fragment.join_pc == join.pc &&
+                    warp.joins[fragment.join].depth == join.depth;
+  // In a loop each round's leavers go to the same place.
+  if (has_join && !same) EnterJoin(warp, fragment, NewJoin(warp, join));
+  Fragment other = fragment;
+  fragment.lanes &= ~taken;
+  ++fragment.pc;
+  other.lanes = taken;
+  other.pc = code.target;
+  warp.fragments.push_back(std::move(other));
+}
+
+// ---- Instructions that lanes execute together
+
+// Fragments that wait at `pc` for each other, and this one.
+Mask GatheredAt(Warp& warp, int32_t pc, const Fragment& self) {
+  Mask lanes = self.lanes;
+  for (const Fragment& other : warp.fragments) {
+    if (other.state == Fragment::State::kMembers && other.pc == pc) lanes |= other.lanes;
+  }
+  return lanes;
+}
+
+// Executes the instruction once for the lanes of all fragments there, and lets them go on.
+void ExecuteTogether(Warp& warp, size_t index, const Code& code, Mask mask) {
+  const int32_t pc = warp.fragments[index].pc;
+  if (code.run != nullptr) code.run(warp, code, mask);
+  for (size_t i = 0; i < warp.fragments.size(); ++i) {
+    Fragment& fragment = warp.fragments[i];
+    const bool waits = fragment.state == Fragment::State::kMembers && fragment.pc == pc;
+    if (!waits && i != index) continue;
+    fragment.state = Fragment::State::kRunning;
+    ++fragment.pc;
+  }
+  if (code.instruction->op == Op::kBarWarpSync) {
+    warp.block->shared.OnWarpSync(warp.index, mask);
+  }
+}
+
+// True if the member lanes of all lanes in `mask` are in `mask`, as far as they live.
+bool MembersAreThere(Warp& warp, const Code& code, Mask mask) {
+  const uint32_t* members = warp.Row<uint32_t>(code.members);
+  const Mask live = LiveLanes(warp);
+  if (mask == live) return true;
+  for (Mask rest = mask; rest != 0; rest &= rest - 1) {
+    if ((members[std::countr_zero(rest)] & live & ~mask) != 0) return false;
+  }
+  return true;
+}
+
+void ReportOutsiders(Warp& warp, const Code& code, Mask mask) {
+  const uint32_t* members = warp.Row<uint32_t>(code.members);
+  Mask outside = 0;
+  for (int lane = 0; lane < kLanes; ++lane) outside |= ~members[lane] & (Mask{1} << lane);
+  outside &= mask;
+  if (outside == 0) return;
+  warp.Report(code, ProblemKind::kDivergent, outside, 0,
+              absl::StrFormat("lanes execute it that are not in their member mask 0x%08x",
+                              members[std::countr_zero(outside)]));
+}
+
+// False if the fragment has to wait.
+bool RunMembers(Warp& warp, size_t index, const Code& code) {
+  Fragment& fragment = warp.fragments[index];
+  const Mask mask = GatheredAt(warp, fragment.pc, fragment) & GuardOf(warp, code);
+  if (mask != 0 && !MembersAreThere(warp, code, mask)) {
+    fragment.state = Fragment::State::kMembers;
+    return false;
+  }
+  if (mask != 0) ReportOutsiders(warp, code, mask);
+  if (mask == 0) {
+    ++fragment.pc;
+  } else {
+    ExecuteTogether(warp, index, code, mask);
+  }
+  return true;
+}
+
+void RunAligned(Warp& warp, size_t index, const Code& code) {
+  Fragment& fragment = warp.fragments[index];
+  const Mask mask = fragment.lanes & GuardOf(warp, code);
+  if (mask != 0 && mask != kAllLanes) {
+    warp.Report(code, ProblemKind::kDivergent, mask, 0,
+                absl::StrFormat("it needs all 32 lanes of the warp; %s (lanes %s have exited)",
+                                WhereLanesAre(warp), LanesText(~LiveLanes(warp))));
+  }
+  if (mask != 0) code.run(warp, code, mask);
+  ++fragment.pc;
+}
+
+// ---- The loop
+
+void Count(Warp& warp, const Code& code, Mask mask) {
+  InstructionCounters& counters = (*warp.block->counters)[static_cast<size_t>(code.index)];
+  ++counters.executions;
+  counters.lanes += std::popcount(mask);
+}
+
+// Executes instructions of a fragment until it waits, ends, parts, or `limit` is used up.
+template <bool kCounted>
+void RunFragment(Warp& warp, size_t index, int64_t limit) {
+  const Code* const codes = warp.block->launch->executable->codes.data();
+  const int64_t end = warp.executed + limit;
+  Mask lanes = warp.fragments[index].lanes;
+  int32_t pc = warp.fragments[index].pc;
+  int32_t join_pc = warp.fragments[index].join_pc;
+  while (warp.executed < end) {
+    const Code& code = codes[pc];
+    Mask mask = lanes;
+    if (code.guard >= 0) {
+      const Mask guard = warp.Predicate(static_cast<uint32_t>(code.guard));
+      mask &= code.guard_negated ? ~guard : guard;
+    }
+    ++warp.executed;
+    if constexpr (kCounted) {
+      if (mask != 0) Count(warp, code, mask);
+    }
+    if (code.flow == Flow::kNext) {
+      if (mask != 0) code.run(warp, code, mask);
+      ++pc;
+      if (pc == join_pc) {
+        warp.fragments[index].pc = pc;
+        if (Arrive(warp, index)) return;
+      }
+      continue;
+    }
+    Fragment& fragment = warp.fragments[index];
+    fragment.pc = pc;
+    switch (code.flow) {
+      case Flow::kBranch:
+        if (mask == 0) {
+          ++fragment.pc;
+        } else if (mask == lanes) {
+          fragment.pc = code.target;
+        } else {
+          Diverge(warp, index, code, mask);
+          // Either way may begin at the join.
+          Arrive(warp, warp.fragments.size() - 1);
+          Arrive(warp, index);
+          return;
+        }
+        break;
+      case Flow::kCall:
+        if (mask != 0 && mask != lanes) {
+          Code branch = code;
+          branch.join = pc + 1;
+          Diverge(warp, index, branch, mask);
+          warp.fragments.back().returns.push_back(pc + 1);
+          Arrive(warp, index);
+          return;
+        }
+        ++fragment.pc;
+        if (mask != 0) {
+          fragment.returns.push_back(fragment.pc);
+          fragment.pc = code.target;
+        }
+        break;
+      case Flow::kReturn:
+        if (!fragment.returns.empty()) {
+          if (mask != lanes && mask != 0) {
+            Code branch = code;
+            branch.join = -1;
+            branch.target = fragment.returns.back();
+            Diverge(warp, index, branch, mask);
+            warp.fragments.back().returns.pop_back();
+            Arrive(warp, warp.fragments.size() - 1);
+            return;
+          }
+          ++fragment.pc;
+          if (mask != 0) {
+            fragment.pc = fragment.returns.back();
+            fragment.returns.pop_back();
+          }
+          break;
+        }
+        [[fallthrough]];
+      case Flow::kExit:
+        ++fragment.pc;
+        if (mask != 0) {
+          Exit(warp, index, mask);
+          return;
+        }
+        break;
+      case Flow::kTrap:
+        ++fragment.pc;
+        if (mask != 0) {
+          warp.Report(code, ProblemKind::kTrap, mask, 0, "the kernel traps");
+          Exit(warp, index, mask);
+          return;
+        }
+        break;
+      case Flow::kBarrier:
+        if (mask == 0) {
+          ++fragment.pc;
+          break;
+        }
+        if (mask != lanes) {
+          warp.Report(code, ProblemKind::kDivergent, mask, 0,
+                      "its guard is true for a part of the lanes; all of them wait");
+        }
+        fragment.state = Fragment::State::kBarrier;
+        return;
+      case Flow::kMembers:
+        if (!RunMembers(warp, index, code)) return;
+        break;
+      case Flow::kAligned:
+        RunAligned(warp, index, code);
+        break;
+      case Flow::kNext:
+        break;
+    }
+    if (Arrive(warp, index)) return;
+    pc = warp.fragments[index].pc;
+    lanes = warp.fragments[index].lanes;
+    join_pc = warp.fragments[index].join_pc;
+  }
+  warp.fragments[index].pc = pc;
+}
+
+// The last fragment that can run, so that what parted last comes together first; -1: none.
+int FindRunnable(const Warp& warp) {
+  for (size_t i = warp.fragments.size(); i-- > 0;) {
+    if (warp.fragments[i].state == Fragment::State::kRunning) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// No fragment can run. Lanes at a member instruction wait in vain; at a barrier all must be.
+WarpState StateWhenStuck(Warp& warp) {
+  const Code* const codes = warp.block->launch->executable->codes.data();
+  if (LiveLanes(warp) == 0) return WarpState::kExited;
+  Mask at_barrier = 0;
+  for (const Fragment& fragment : warp.fragments) {
+    const Code& code = codes[fragment.pc];
+    if (fragment.state == Fragment::State::kMembers) {
+      const uint32_t* members = warp.Row<uint32_t>(code.members);
+      warp.Report(code, ProblemKind::kDivergent, fragment.lanes, 0,
+                  absl::StrFormat("they wait for ever for lanes %s of the member mask; %s",
+                                  LanesText(members[std::countr_zero(fragment.lanes)] &
+                                            LiveLanes(warp) & ~fragment.lanes),
+                                  WhereLanesAre(warp)));
+      return WarpState::kFailed;
+    }
+    at_barrier |= fragment.lanes;
+  }
+  const Code& first = codes[warp.fragments.front().pc];
+  bool same = at_barrier == LiveLanes(warp);
+  for (const Fragment& fragment : warp.fragments)
+    same = same && fragment.pc == warp.fragments.front().pc;
+  const bool is_aligned = first.instruction->aligned;
+  if (!same || (is_aligned && warp.fragments.size() > 1)) {
+    warp.Report(
+        first, ProblemKind::kDivergent, warp.fragments.front().lanes, 0,
+        absl::StrFormat("lanes of a warp wait at a barrier that the others do not reach; %s",
+                        WhereLanesAre(warp)));
+    return WarpState::kFailed;
+  }
+  return WarpState::kBarrier;
+}
+
+}  // namespace
+
+void StartWarp(Warp& warp) {
+  warp.exited = 0;
+  warp.executed = 0;
+  warp.joins.clear();
+  warp.fragments.resize(1);
+  Fragment& all = warp.fragments.front();
+  all.lanes = warp.lanes;
+  all.pc = 0;
+  all.join = all.join_pc = -1;
+  all.state = Fragment::State::kRunning;
+  all.returns.clear();
+}
+
+WarpState RunWarp(Warp& warp, int64_t limit) {
+  const bool is_counted = warp.block->counters != nullptr;
+  const int64_t end =
+      limit > std::numeric_limits<int64_t>::max() - warp.executed ? limit : warp.executed + limit;
+  while (warp.executed < end) {
+    int next = FindRunnable(warp);
+    if (next < 0) return StateWhenStuck(warp);
+    const bool is_alone = warp.fragments.size() == 1;
+    const int64_t turn =
+        is_alone ? end - warp.executed : std::min<int64_t>(kFragmentTurn, end - warp.executed);
+    const int64_t before = warp.executed;
+    if (is_counted) {
+      RunFragment<true>(warp, static_cast<size_t>(next), turn);
+    } else {
+      RunFragment<false>(warp, static_cast<size_t>(next), turn);
+    }
+    // A fragment that used its whole turn may wait for what another one does: others come first.
+    const auto index = static_cast<size_t>(next);
+    if (!is_alone && warp.executed - before >= turn && index < warp.fragments.size() && index > 0) {
+      std::rotate(warp.fragments.begin(), warp.fragments.begin() + next,
+                  warp.fragments.begin() + next + 1);
+    }
+  }
+  return WarpState::kRunning;
+}
+
+const Code& BarrierOf(const Warp& warp) {
+  return warp.block->launch->executable->codes[static_cast<size_t>(warp.fragments.front().pc)];
+}
+
+void PassBarrier(Warp& warp) {
+  for (Fragment& fragment : warp.fragments) {
+    fragment.state = Fragment::State::kRunning;
+    ++fragment.pc;
+  }
+  // What stands at its join leaves the list, which changes the order.
+  for (size_t i = warp.fragments.size(); i-- > 0;) Arrive(warp, i);
+}
+
+std::string WhereLanesAre(const Warp& warp) {
+  const Launch& launch = *warp.block->launch;
+  std::vector<std::string> places;
+  const auto add = [&](Mask lanes, int32_t pc, std::string_view how) {
+    const auto index = static_cast<size_t>(pc);
+    if (index >= launch.executable->codes.size()) return;
+    const Instruction& instruction = *launch.executable->codes[index].instruction;
+    places.push_back(absl::StrFormat("lanes %s %s PTX line %d '%s'", LanesText(lanes), how,
+                                     instruction.line, launch.module->TextOf(instruction)));
+  };
+  for (const Fragment& fragment : warp.fragments) add(fragment.lanes, fragment.pc, "are at");
+  for (const Join& join : warp.joins) {
+    if (join.arrived != 0) add(join.arrived, join.pc, "have come together before");
+  }
+  return absl::StrJoin(places, ", ");
+}
+
+}  // namespace duotone::emulator
