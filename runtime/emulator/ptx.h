@@ -44,9 +44,9 @@ enum class Type : uint8_t {
 };
 // Bytes of one value; a predicate has none.
 int TypeBytes(Type type);
-bool IsFloat(Type type);               // kF16 to kBf16x2
-bool IsSigned(Type type);              // kS8 to kS64
-std::string_view TypeName(Type type);  // "f32"
+bool IsFloat(Type type);                   // kF16 to kBf16x2
+bool IsSigned(Type type);                  // kS8 to kS64
+std::string_view TypeName(Type type);      // "f32"
 Type TypeFromName(std::string_view name);  // kNone: there is no such type
 
 enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParam, kConst };
