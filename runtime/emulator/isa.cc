@@ -169,14 +169,18 @@ constexpr Word<Mode> kProperties[] = {{"finite", Mode::kFinite}, {"infinite", Mo
                                       {"number", Mode::kNumber}, {"notanumber", Mode::kNotANumber},
                                       {"normal", Mode::kNormal}, {"subnormal", Mode::kSubnormal}};
 
-template <typename T, size_t N>
-bool Take(const Word<T> (&words)[N], std::string_view text, T& value, size_t count = N) {
-  for (size_t i = 0; i < count; ++i) {
-    if (words[i].text != text) continue;
-    value = words[i].value;
+template <typename T>
+bool TakeWord(std::span<const Word<T>> words, std::string_view text, T& value) {
+  for (const Word<T>& word : words) {
+    if (word.text != text) continue;
+    value = word.value;
     return true;
   }
   return false;
+}
+template <typename T, size_t N>
+bool Take(const Word<T> (&words)[N], std::string_view text, T& value, size_t count = N) {
+  return TakeWord(std::span<const Word<T>>(words, count), text, value);
 }
 
 bool IsOneOf(std::string_view words, std::string_view text) {
