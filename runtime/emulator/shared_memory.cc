@@ -1,0 +1,575 @@
+#include "runtime/emulator/shared_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace duotone::emulator {
+namespace {
+
+constexpr uint8_t kInitialised = 0x0f;
+// What nobody has written, and what a copy is about to write: a NaN of every float type, so that a
+// use of it shows also without checks.
+constexpr uint8_t kPoison = 0xff;
+
+constexpr Mask LaneBit(int lane) { return Mask{1} << lane; }
+
+// The bytes of word `word` that [offset, offset + bytes) covers.
+unsigned BytesOfWord(size_t word, uint64_t offset, int bytes) {
+  const uint64_t begin = std::max<uint64_t>(offset, word * 4);
+  const uint64_t end = std::min<uint64_t>(offset + static_cast<uint64_t>(bytes), word * 4 + 4);
+  return ((1u << (end - begin)) - 1) << (begin - word * 4);
+}
+
+// Adds a finding about `lanes`; true if it is the first.
+bool Note(SharedFinding& finding, Mask lanes, uint64_t offset) {
+  const bool is_first = finding.lanes == 0;
+  finding.lanes |= lanes;
+  if (is_first) {
+    finding.lane = std::countr_zero(lanes);
+    finding.offset = offset;
+  }
+  return is_first;
+}
+
+bool IsConsecutive(const SharedRequest& request) {
+  if (request.lanes != kAllLanes) return false;
+  bool consecutive = true;
+  const uint64_t step = static_cast<uint64_t>(request.bytes);
+  for (uint64_t i = 0; i < kLanes; ++i) {
+    consecutive &= request.offsets[i] == request.offsets[0] + i * step;
+  }
+  return consecutive;
+}
+
+}  // namespace
+
+template <typename T>
+SharedMemory::Array<T> SharedMemory::MakeArray(size_t count) {
+  Array<T> array(static_cast<T*>(std::calloc(std::max<size_t>(count, 1), sizeof(T))));
+  DUOTONE_CHECK(array != nullptr) << "no memory for a shadow of " << count << " elements";
+  return array;
+}
+
+void SharedMemory::AllocateSet(AccessSet& set) {
+  const size_t count = cells_ * static_cast<size_t>(capacity_warps_);
+  set.epoch = MakeArray<uint32_t>(count);
+  set.lanes = MakeArray<uint32_t>(count);
+  set.code = MakeArray<uint32_t>(count);
+  set.last = MakeArray<uint32_t>(cells_);
+  set.warps = MakeArray<uint32_t>(cells_);
+}
+
+void SharedMemory::AllocateShadow(size_t words, int warps) {
+  capacity_words_ = words;
+  capacity_warps_ = warps;
+  cells_ = 5 * words;
+  time_ = 1;
+  instruction_ = 0;
+  write_epoch_ = MakeArray<uint32_t>(cells_);
+  write_warp_ = MakeArray<uint32_t>(cells_);
+  write_lanes_ = MakeArray<uint32_t>(cells_);
+  write_code_ = MakeArray<uint32_t>(cells_);
+  write_instruction_ = MakeArray<uint32_t>(cells_);
+  AllocateSet(reads_);
+  atomics_ = {};
+  expanded_.clear();
+}
+
+void SharedMemory::Reset(int64_t bytes, int warps, bool checked) {
+  DUOTONE_CHECK(bytes >= 0 && warps >= 0 && warps <= kMaxWarps) << bytes << " " << warps;
+  size_ = bytes;
+  checked_ = checked;
+  bytes_.assign(static_cast<size_t>(bytes), kPoison);
+  if (!checked) return;
+  words_ = (static_cast<size_t>(bytes) + 3) / 4;
+  warps_ = warps;
+  constexpr uint32_t kLongAgo = 1u << 31;
+  if (words_ > capacity_words_ || warps > capacity_warps_ || time_ > kLongAgo ||
+      instruction_ > kLongAgo) {
+    AllocateShadow(std::max(words_, capacity_words_), std::max(warps, capacity_warps_));
+  }
+  for (const uint32_t word : expanded_) write_epoch_[word] = 0;
+  expanded_.clear();
+  marks_.assign(words_, 0);
+  has_atomics_ = false;
+  arrivals_.clear();
+  ++time_;
+  clock_.fill(time_);
+  synced_.fill(time_ - 1);
+  floor_.fill(time_ - 1);
+  for (int warp = 0; warp < warps; ++warp) {
+    seen_[warp].fill(time_ - 1);
+    lane_order_[warp].reset();
+  }
+}
+
+void SharedMemory::UpdateFloor(int warp) {
+  uint32_t floor = synced_[warp];
+  for (int other = 0; other < warps_; ++other) {
+    if (other != warp) floor = std::min(floor, seen_[warp][other]);
+  }
+  floor_[warp] = floor;
+}
+
+void SharedMemory::OnArrive(int warp, int barrier) {
+  if (!checked_) return;
+  Arrival arrival{.barrier = barrier, .warp = warp, .seen = seen_[warp]};
+  arrival.seen[warp] = clock_[warp];
+  arrivals_.push_back(arrival);
+  clock_[warp] = ++time_;
+}
+
+void SharedMemory::OnBarrier(std::span<const int> arrived, std::span<const int> waiting,
+                             int barrier) {
+  if (!checked_) return;
+  ++time_;
+  std::array<uint32_t, kMaxWarps> known = {};
+  const auto learn = [&](const std::array<uint32_t, kMaxWarps>& seen) {
+    for (int other = 0; other < warps_; ++other) known[other] = std::max(known[other], seen[other]);
+  };
+  for (const int warp : arrived) {
+    const auto told = std::find_if(arrivals_.begin(), arrivals_.end(), [&](const Arrival& arrival) {
+      return arrival.barrier == barrier && arrival.warp == warp;
+    });
+    if (told != arrivals_.end()) {
+      learn(told->seen);
+      arrivals_.erase(told);
+      continue;
+    }
+    learn(seen_[warp]);
+    // All moments up to now: what the warp does from here on happens in later ones.
+    known[warp] = time_ - 1;
+    clock_[warp] = time_;
+  }
+  for (const int warp : waiting) {
+    for (int other = 0; other < warps_; ++other) {
+      seen_[warp][other] = std::max(seen_[warp][other], known[other]);
+    }
+    synced_[warp] = time_ - 1;
+    clock_[warp] = time_;
+    UpdateFloor(warp);
+  }
+}
+
+void SharedMemory::OnWarpSync(int warp, Mask lanes) {
+  if (!checked_) return;
+  const uint32_t before = clock_[warp];
+  clock_[warp] = ++time_;
+  if (lanes == kAllLanes) {
+    synced_[warp] = before;
+    UpdateFloor(warp);
+    return;
+  }
+  std::unique_ptr<LaneOrder>& order = lane_order_[warp];
+  if (order == nullptr) order = std::make_unique<LaneOrder>();
+  for (int earlier = 0; earlier < kLanes; ++earlier) {
+    uint32_t known = lanes & LaneBit(earlier) ? before : 0;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (lanes & LaneBit(lane)) known = std::max(known, (*order)[earlier][lane]);
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (lanes & LaneBit(lane)) (*order)[earlier][lane] = known;
+    }
+  }
+}
+
+// Whether what lanes of `earlier` did in `epoch` comes before what the other lanes in `later` of
+// the same warp do now.
+bool SharedMemory::LanesOrdered(int warp, uint32_t epoch, Mask earlier, Mask later) const {
+  if (epoch <= synced_[warp]) return true;
+  const LaneOrder* order = lane_order_[warp].get();
+  for (Mask from = earlier; from != 0; from &= from - 1) {
+    const int i = std::countr_zero(from);
+    for (Mask to = later & ~LaneBit(i); to != 0; to &= to - 1) {
+      if (order == nullptr || (*order)[i][std::countr_zero(to)] < epoch) return false;
+    }
+  }
+  return true;
+}
+
+void SharedMemory::CheckWrite(const Actor& actor, size_t cell, uint64_t offset,
+                              SharedFindings& findings) {
+  const uint32_t epoch = write_epoch_[cell];
+  if (epoch <= floor_[actor.warp]) return;
+  const int writer = static_cast<int>(write_warp_[cell]);
+  const Mask writers = write_lanes_[cell];
+  Mask racing = actor.lanes;
+  if (writer == actor.warp) {
+    // Lanes that wrote the same value together each count as the writer.
+    racing = actor.lanes & ~writers;
+    if (racing == 0 || LanesOrdered(writer, epoch, writers, racing)) return;
+  } else if (epoch <= seen_[actor.warp][writer]) {
+    return;
+  }
+  if (!Note(findings.race, racing, offset)) return;
+  findings.race.other = SharedAccess::kWrite;
+  findings.race.other_warp = writer;
+  findings.race.other_lane = std::countr_zero(writers);
+  findings.race.other_code = static_cast<int32_t>(write_code_[cell]);
+}
+
+void SharedMemory::CheckSet(const Actor& actor, const AccessSet& set, SharedAccess kind,
+                            size_t cell, uint64_t offset, SharedFindings& findings) {
+  if (set.last[cell] <= floor_[actor.warp]) return;
+  const bool is_alone = std::has_single_bit(actor.lanes);
+  for (uint32_t warps = set.warps[cell]; warps != 0; warps &= warps - 1) {
+    const int other = std::countr_zero(warps);
+    const size_t at = static_cast<size_t>(other) * cells_ + cell;
+    const uint32_t epoch = set.epoch[at];
+    Mask others = set.lanes[at];
+    if (other == actor.warp) {
+      if (is_alone) others &= ~actor.lanes;
+      if (others == 0 || LanesOrdered(other, epoch, others, actor.lanes)) continue;
+    } else if (epoch <= seen_[actor.warp][other]) {
+      continue;
+    }
+    if (!Note(findings.race, actor.lanes, offset)) continue;
+    findings.race.other = kind;
+    findings.race.other_warp = other;
+    findings.race.other_lane = std::countr_zero(others);
+    findings.race.other_code = static_cast<int32_t>(set.code[at]);
+  }
+}
+
+void SharedMemory::Remember(const Actor& actor, AccessSet& set, size_t cell) {
+  const size_t at = static_cast<size_t>(actor.warp) * cells_ + cell;
+  const uint32_t now = clock_[actor.warp];
+  const bool is_known = set.epoch[at] == now && (set.warps[cell] >> actor.warp & 1) != 0;
+  set.lanes[at] = actor.lanes | (is_known ? set.lanes[at] : 0);
+  set.epoch[at] = now;
+  set.code[at] = actor.code;
+  set.last[cell] = std::max(set.last[cell], now);
+  set.warps[cell] |= 1u << actor.warp;
+}
+
+void SharedMemory::RememberWrite(const Actor& actor, size_t cell) {
+  write_epoch_[cell] = clock_[actor.warp];
+  write_warp_[cell] = static_cast<uint32_t>(actor.warp);
+  write_lanes_[cell] = actor.lanes;
+  write_code_[cell] = actor.code;
+  write_instruction_[cell] = instruction_;
+  reads_.warps[cell] = 0;
+  reads_.last[cell] = 0;
+  if (!has_atomics_) return;
+  atomics_.warps[cell] = 0;
+  atomics_.last[cell] = 0;
+}
+
+void SharedMemory::TouchCell(SharedAccess access, const Actor& actor, size_t cell, uint64_t offset,
+                             SharedFindings& findings) {
+  if (access == SharedAccess::kWrite && write_instruction_[cell] == instruction_ &&
+      write_epoch_[cell] == clock_[actor.warp]) {
+    // Another lane of the same instruction wrote it: CheckSameInstruction has judged that.
+    write_lanes_[cell] |= actor.lanes;
+    return;
+  }
+  CheckWrite(actor, cell, offset, findings);
+  if (access != SharedAccess::kRead) {
+    CheckSet(actor, reads_, SharedAccess::kRead, cell, offset, findings);
+  }
+  if (access != SharedAccess::kAtomic && has_atomics_) {
+    CheckSet(actor, atomics_, SharedAccess::kAtomic, cell, offset, findings);
+  }
+  switch (access) {
+    case SharedAccess::kRead:
+      Remember(actor, reads_, cell);
+      break;
+    case SharedAccess::kAtomic:
+      Remember(actor, atomics_, cell);
+      break;
+    case SharedAccess::kWrite:
+      RememberWrite(actor, cell);
+      break;
+  }
+}
+
+// The cell that remembers the byte at `offset`.
+size_t SharedMemory::CellOf(uint64_t offset) const {
+  return write_epoch_[offset / 4] == kExpanded ? words_ + offset : offset / 4;
+}
+
+// From now on the bytes of `word` are remembered one by one.
+void SharedMemory::Expand(size_t word) {
+  for (size_t cell = words_ + 4 * word; cell < words_ + 4 * word + 4; ++cell) {
+    write_epoch_[cell] = write_epoch_[word];
+    write_warp_[cell] = write_warp_[word];
+    write_lanes_[cell] = write_lanes_[word];
+    write_code_[cell] = write_code_[word];
+    write_instruction_[cell] = write_instruction_[word];
+    for (AccessSet* set : {&reads_, &atomics_}) {
+      if (set->last == nullptr) continue;
+      set->last[cell] = set->last[word];
+      set->warps[cell] = set->warps[word];
+      for (uint32_t warps = set->warps[word]; warps != 0; warps &= warps - 1) {
+        const size_t row = static_cast<size_t>(std::countr_zero(warps)) * cells_;
+        set->epoch[row + cell] = set->epoch[row + word];
+        set->lanes[row + cell] = set->lanes[row + word];
+        set->code[row + cell] = set->code[row + word];
+      }
+    }
+  }
+  write_epoch_[word] = kExpanded;
+  write_lanes_[word] = 0;
+  expanded_.push_back(static_cast<uint32_t>(word));
+}
+
+// Whether bytes of the word are there to be used; what is not is noted. False: they are being
+// copied, which explains every other finding.
+bool SharedMemory::CheckMarks(bool reads, const Actor& actor, size_t word, unsigned mask,
+                              SharedFindings& findings) {
+  const unsigned marks = marks_[word];
+  const unsigned copied = marks >> 4 & mask;
+  if (copied != 0) {
+    const uint64_t offset = word * 4 + static_cast<unsigned>(std::countr_zero(copied));
+    if (Note(findings.pending, actor.lanes, offset)) {
+      const size_t cell = CellOf(offset);
+      findings.pending.other_warp = static_cast<int>(write_warp_[cell]);
+      findings.pending.other_lane = std::countr_zero(write_lanes_[cell]);
+      findings.pending.other_code = static_cast<int32_t>(write_code_[cell]);
+    }
+    return false;
+  }
+  const unsigned unwritten = ~marks & mask;
+  if (reads && unwritten != 0) {
+    Note(findings.uninitialised, actor.lanes,
+         word * 4 + static_cast<unsigned>(std::countr_zero(unwritten)));
+  }
+  return true;
+}
+
+void SharedMemory::TouchWord(SharedAccess access, const Actor& actor, size_t word, unsigned mask,
+                             SharedFindings& findings) {
+  constexpr unsigned kWholeWord = 0xf;
+  const bool is_expanded = write_epoch_[word] == kExpanded;
+  if (mask == kWholeWord && !is_expanded) {
+    TouchCell(access, actor, word, word * 4, findings);
+  } else {
+    if (!is_expanded) Expand(word);
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      if (mask >> byte & 1) {
+        TouchCell(access, actor, words_ + 4 * word + byte, word * 4 + byte, findings);
+      }
+    }
+    if (mask == kWholeWord && access == SharedAccess::kWrite) {
+      // One write of all bytes: the word is one again. It stays on the list of expanded words.
+      const Mask lanes = write_lanes_[words_ + 4 * word];
+      RememberWrite(actor, word);
+      write_lanes_[word] |= lanes;
+    }
+  }
+  if (access != SharedAccess::kRead) marks_[word] |= static_cast<uint8_t>(mask);
+}
+
+void SharedMemory::TouchRange(SharedAccess access, bool reads, const Actor& actor, uint64_t offset,
+                              int bytes, SharedFindings& findings) {
+  const uint64_t end = offset + static_cast<uint64_t>(bytes);
+  for (size_t word = offset / 4; word * 4 < end; ++word) {
+    const unsigned mask = BytesOfWord(word, offset, bytes);
+    if (CheckMarks(reads, actor, word, mask, findings)) {
+      TouchWord(access, actor, word, mask, findings);
+    }
+  }
+}
+
+// Two lanes may write the same bytes in one instruction only if they write the same values: which
+// of them remains is not said (PTX ISA 8.5, 8.2: a data race unless the writes agree).
+void SharedMemory::CheckSameInstruction(const Actor& actor, uint64_t offset, const uint8_t* value,
+                                        int bytes, SharedFindings& findings) {
+  for (int i = 0; i < bytes; ++i) {
+    const uint64_t at = offset + static_cast<uint64_t>(i);
+    const size_t cell = CellOf(at);
+    if (write_instruction_[cell] != instruction_ || write_epoch_[cell] != clock_[actor.warp] ||
+        bytes_[at] == value[i]) {
+      continue;
+    }
+    if (!Note(findings.race, actor.lanes, at)) return;
+    findings.race.same_instruction = true;
+    findings.race.other = SharedAccess::kWrite;
+    findings.race.other_warp = actor.warp;
+    findings.race.other_lane = std::countr_zero(write_lanes_[cell]);
+    findings.race.other_code = static_cast<int32_t>(actor.code);
+    return;
+  }
+}
+
+void SharedMemory::WriteRange(const Actor& actor, uint64_t offset, const uint8_t* value, int bytes,
+                              SharedFindings& findings) {
+  CheckSameInstruction(actor, offset, value, bytes, findings);
+  TouchRange(SharedAccess::kWrite, /*reads=*/false, actor, offset, bytes, findings);
+  std::memcpy(bytes_.data() + offset, value, static_cast<size_t>(bytes));
+}
+
+// A full warp that reads kWords words per lane, one lane's behind the other's, all of them written
+// before and settled: no word needs a look of its own. False: it may be otherwise.
+template <int kWords>
+bool SharedMemory::ReadConsecutive(const SharedRequest& request) {
+  constexpr int kCount = kWords * kLanes;
+  if (has_atomics_) return false;
+  const size_t first = request.offsets[0] / 4;
+  const uint8_t* marks = marks_.data() + first;
+  const uint32_t* write_epoch = write_epoch_.get() + first;
+  const uint32_t* write_warp = write_warp_.get() + first;
+  const uint32_t* write_lanes = write_lanes_.get() + first;
+  const uint32_t floor = floor_[request.warp];
+  const auto warp = static_cast<uint32_t>(request.warp);
+  uint32_t other = 0;
+  for (int i = 0; i < kCount; ++i) other |= marks[i] ^ kInitialised;
+  for (int i = 0; i < kCount; ++i) {
+    const uint32_t foreign = (write_warp[i] ^ warp) | (write_lanes[i] ^ LaneBit(i / kWords));
+    other |= write_epoch[i] <= floor ? 0 : foreign;
+  }
+  if (other != 0) return false;
+  const size_t row = static_cast<size_t>(request.warp) * cells_ + first;
+  uint32_t* epoch = reads_.epoch.get() + row;
+  uint32_t* lanes = reads_.lanes.get() + row;
+  uint32_t* code = reads_.code.get() + row;
+  uint32_t* last = reads_.last.get() + first;
+  uint32_t* warps = reads_.warps.get() + first;
+  const uint32_t now = clock_[request.warp];
+  const uint32_t bit = 1u << request.warp;
+  for (int i = 0; i < kCount; ++i) {
+    const uint32_t known = epoch[i] == now && (warps[i] & bit) != 0 ? lanes[i] : 0;
+    lanes[i] = known | LaneBit(i / kWords);
+  }
+  for (int i = 0; i < kCount; ++i) {
+    epoch[i] = now;
+    code[i] = static_cast<uint32_t>(request.code);
+    last[i] = last[i] > now ? last[i] : now;
+    warps[i] |= bit;
+  }
+  return true;
+}
+
+// Likewise of a write whose lanes' values lie one behind the other.
+template <int kWords>
+bool SharedMemory::WriteConsecutive(const SharedRequest& request, const uint8_t* values) {
+  constexpr int kCount = kWords * kLanes;
+  if (has_atomics_) return false;
+  const size_t first = request.offsets[0] / 4;
+  uint8_t* marks = marks_.data() + first;
+  uint32_t* write_epoch = write_epoch_.get() + first;
+  uint32_t* last = reads_.last.get() + first;
+  const uint32_t floor = floor_[request.warp];
+  uint32_t other = 0;
+  for (int i = 0; i < kCount; ++i) other |= marks[i] & 0xf0u;
+  for (int i = 0; i < kCount; ++i) other |= write_epoch[i] > floor || last[i] > floor ? 1u : 0u;
+  if (other != 0) return false;
+  uint32_t* write_warp = write_warp_.get() + first;
+  uint32_t* write_lanes = write_lanes_.get() + first;
+  uint32_t* write_code = write_code_.get() + first;
+  uint32_t* warps = reads_.warps.get() + first;
+  const uint32_t now = clock_[request.warp];
+  for (int i = 0; i < kCount; ++i) {
+    write_epoch[i] = now;
+    write_warp[i] = static_cast<uint32_t>(request.warp);
+    write_lanes[i] = LaneBit(i / kWords);
+    write_code[i] = static_cast<uint32_t>(request.code);
+  }
+  for (int i = 0; i < kCount; ++i) last[i] = warps[i] = 0;
+  std::memset(marks, kInitialised, kCount);
+  std::memcpy(bytes_.data() + request.offsets[0], values, kCount * 4);
+  return true;
+}
+
+void SharedMemory::Read(const SharedRequest& request, SharedFindings& findings) {
+  if (request.bytes >= 4 && IsConsecutive(request)) {
+    if (request.bytes == 4 && ReadConsecutive<1>(request)) return;
+    if (request.bytes == 8 && ReadConsecutive<2>(request)) return;
+    if (request.bytes == 16 && ReadConsecutive<4>(request)) return;
+  }
+  Actor actor{.warp = request.warp, .code = static_cast<uint32_t>(request.code)};
+  for (Mask left = request.lanes; left != 0;) {
+    // Lanes that read the same words do it as one.
+    const uint64_t offset = request.offsets[std::countr_zero(left)];
+    Mask same = 0;
+    for (int i = 0; i < kLanes; ++i) same |= Mask{request.offsets[i] == offset} << i;
+    actor.lanes = same & left;
+    left &= ~same;
+    TouchRange(SharedAccess::kRead, /*reads=*/true, actor, offset, request.bytes, findings);
+  }
+}
+
+void SharedMemory::Atomic(const SharedRequest& request, bool uses_old_value,
+                          SharedFindings& findings) {
+  if (!has_atomics_) {
+    if (atomics_.last == nullptr) AllocateSet(atomics_);
+    // What earlier blocks left is older than all moments of this one.
+    has_atomics_ = true;
+  }
+  for (Mask left = request.lanes; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    const Actor actor{
+        .warp = request.warp, .code = static_cast<uint32_t>(request.code), .lanes = LaneBit(lane)};
+    TouchRange(SharedAccess::kAtomic, uses_old_value, actor, request.offsets[lane], request.bytes,
+               findings);
+  }
+}
+
+void SharedMemory::Write(const SharedRequest& request, const uint8_t* values, int stride,
+                         SharedFindings& findings) {
+  if (request.bytes >= 4 && stride == request.bytes && IsConsecutive(request)) {
+    if (request.bytes == 4 && WriteConsecutive<1>(request, values)) return;
+    if (request.bytes == 8 && WriteConsecutive<2>(request, values)) return;
+    if (request.bytes == 16 && WriteConsecutive<4>(request, values)) return;
+  }
+  ++instruction_;
+  for (Mask left = request.lanes; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    const Actor actor{
+        .warp = request.warp, .code = static_cast<uint32_t>(request.code), .lanes = LaneBit(lane)};
+    WriteRange(actor, request.offsets[lane], values + lane * stride, request.bytes, findings);
+  }
+}
+
+void SharedMemory::ReadWord(int warp, int32_t code, Mask lanes, uint64_t offset,
+                            SharedFindings& findings) {
+  const Actor actor{.warp = warp, .code = static_cast<uint32_t>(code), .lanes = lanes};
+  TouchRange(SharedAccess::kRead, /*reads=*/true, actor, offset, 4, findings);
+}
+
+void SharedMemory::WriteWord(int warp, int32_t code, Mask lanes, uint64_t offset, uint32_t value,
+                             SharedFindings& findings) {
+  const Actor actor{.warp = warp, .code = static_cast<uint32_t>(code), .lanes = lanes};
+  uint8_t bytes[4];
+  std::memcpy(bytes, &value, sizeof(bytes));
+  WriteRange(actor, offset, bytes, sizeof(bytes), findings);
+}
+
+void SharedMemory::BeginCopy(const SharedRequest& request, SharedFindings& findings) {
+  ++instruction_;
+  const std::array<uint8_t, 16> poison = [] {
+    std::array<uint8_t, 16> bytes;
+    bytes.fill(kPoison);
+    return bytes;
+  }();
+  for (Mask left = request.lanes; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    const uint64_t offset = request.offsets[lane];
+    if (!checked_) {
+      std::memcpy(bytes_.data() + offset, poison.data(), static_cast<size_t>(request.bytes));
+      continue;
+    }
+    const Actor actor{
+        .warp = request.warp, .code = static_cast<uint32_t>(request.code), .lanes = LaneBit(lane)};
+    WriteRange(actor, offset, poison.data(), request.bytes, findings);
+    for (int i = 0; i < request.bytes / 4; ++i) {
+      marks_[offset / 4 + static_cast<size_t>(i)] |= 0xf0u;
+    }
+  }
+}
+
+void SharedMemory::CompleteCopy(int warp, int32_t code, int lane, uint64_t offset,
+                                const uint8_t* from, int bytes) {
+  std::memcpy(bytes_.data() + offset, from, static_cast<size_t>(bytes));
+  if (!checked_) return;
+  const Actor actor{.warp = warp, .code = static_cast<uint32_t>(code), .lanes = LaneBit(lane)};
+  for (size_t word = offset / 4; word < offset / 4 + static_cast<size_t>(bytes / 4); ++word) {
+    marks_[word] = kInitialised;
+    RememberWrite(actor, word);
+  }
+}
+
+}  // namespace duotone::emulator
