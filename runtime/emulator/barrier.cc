@@ -62,7 +62,8 @@ bool BarrierSet::IsComplete(const Barrier& barrier, const Block& block) {
 }
 
 void BarrierSet::Complete(Barrier& barrier, Block& block, std::vector<WarpState>& states) {
-  block.shared.OnBarrier(barrier.arrived, barrier.waiting);
+  const auto number = static_cast<int>(&barrier - barriers_.data());
+  block.shared.OnBarrier(barrier.arrived, barrier.waiting, number);
   for (const int index : barrier.waiting) {
     Warp& warp = block.warps[static_cast<size_t>(index)];
     const Code& code = BarrierOf(warp);
@@ -109,6 +110,7 @@ bool BarrierSet::Arrive(Warp& warp, Block& block, std::vector<WarpState>& states
     barrier.count += static_cast<uint32_t>(std::popcount(value));
   }
   if (code.instruction->mode == Mode::kArrive) {
+    block.shared.OnArrive(warp.index, static_cast<int>(number));
     PassBarrier(warp);
     states[static_cast<size_t>(warp.index)] = WarpState::kRunning;
   } else {

@@ -57,6 +57,7 @@ struct Code {
   // it is `offset`. A label or function has none.
   std::array<uint32_t, kMaxRows> row = {};
   int64_t offset = 0;
+  int64_t second_offset = 0;  // of the second address of cp.async: the global one
   const Instruction* instruction = nullptr;
   int32_t guard = -1;   // the row of the guard predicate; -1: none
   int32_t target = -1;  // kBranch, kCall: an index in Executable::codes
@@ -68,6 +69,7 @@ struct Code {
   Flow flow = Flow::kNext;
   bool guard_negated = false;
   uint8_t address_bytes = 8;
+  uint8_t second_address_bytes = 8;
 };
 
 // An entry point with all functions it calls. Functions have their registers and parameters at

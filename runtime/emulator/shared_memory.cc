@@ -75,7 +75,6 @@ void SharedMemory::AllocateShadow(size_t words, int warps) {
   write_instruction_ = MakeArray<uint32_t>(cells_);
   AllocateSet(reads_);
   atomics_ = {};
-  expanded_.clear();
 }
 
 void SharedMemory::Reset(int64_t bytes, int warps, bool checked) {
@@ -91,8 +90,10 @@ void SharedMemory::Reset(int64_t bytes, int warps, bool checked) {
       instruction_ > kLongAgo) {
     AllocateShadow(std::max(words_, capacity_words_), std::max(warps, capacity_warps_));
   }
-  for (const uint32_t word : expanded_) write_epoch_[word] = 0;
-  expanded_.clear();
+  if (has_expanded_) {
+    std::replace(write_epoch_.get(), write_epoch_.get() + capacity_words_, kExpanded, 0u);
+    has_expanded_ = false;
+  }
   marks_.assign(words_, 0);
   has_atomics_ = false;
   arrivals_.clear();
@@ -313,7 +314,7 @@ void SharedMemory::Expand(size_t word) {
   }
   write_epoch_[word] = kExpanded;
   write_lanes_[word] = 0;
-  expanded_.push_back(static_cast<uint32_t>(word));
+  has_expanded_ = true;
 }
 
 // Whether bytes of the word are there to be used; what is not is noted. False: they are being
@@ -354,7 +355,7 @@ void SharedMemory::TouchWord(SharedAccess access, const Actor& actor, size_t wor
       }
     }
     if (mask == kWholeWord && access == SharedAccess::kWrite) {
-      // One write of all bytes: the word is one again. It stays on the list of expanded words.
+      // One write of all bytes: the word is one again.
       const Mask lanes = write_lanes_[words_ + 4 * word];
       RememberWrite(actor, word);
       write_lanes_[word] |= lanes;
@@ -375,7 +376,7 @@ void SharedMemory::TouchRange(SharedAccess access, bool reads, const Actor& acto
 }
 
 // Two lanes may write the same bytes in one instruction only if they write the same values: which
-// of them remains is not said (PTX ISA 8.5, 8.2: a data race unless the writes agree).
+// of them remains is not said (CUDA C++ Programming Guide, "Shared Memory": undefined which).
 void SharedMemory::CheckSameInstruction(const Actor& actor, uint64_t offset, const uint8_t* value,
                                         int bytes, SharedFindings& findings) {
   for (int i = 0; i < bytes; ++i) {

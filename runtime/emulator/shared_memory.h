@@ -182,7 +182,7 @@ class SharedMemory {
   Array<uint32_t> write_instruction_;  // to tell an instruction's own writes
   AccessSet reads_, atomics_;          // since the last write
   bool has_atomics_ = false;           // in this block
-  std::vector<uint32_t> expanded_;
+  bool has_expanded_ = false;          // likewise
 };
 
 }  // namespace duotone::emulator
