@@ -34,7 +34,7 @@ class BarrierSet {
     uint32_t count = 0;
   };
   static bool IsComplete(const Barrier& barrier, const Block& block);
-  static void Complete(Barrier& barrier, Block& block, std::vector<WarpState>& states);
+  void Complete(Barrier& barrier, Block& block, std::vector<WarpState>& states);
 
   std::array<Barrier, 16> barriers_;
 };
