@@ -266,6 +266,9 @@ absl::Status CudaProgram::BindArguments() {
     }
     for (uint64_t& value : values_[i]) parameters_[i].push_back(&value);
   }
+  if (context_->driver().NoteNextLaunch) {
+    notes_ = MakeLaunchNotes(program_, {addresses_, random_, errors_, values_});
+  }
   return absl::OkStatus();
 }
 
@@ -410,6 +413,10 @@ absl::Status CudaProgram::Enqueue() {
 absl::Status CudaProgram::EnqueueAction(size_t step, const KernelLaunch& launch) {
   const Driver& driver = context_->driver();
   const auto size = [](int64_t value) { return static_cast<unsigned>(value); };
+  if (!notes_.empty()) {
+    DUOTONE_RETURN_IF_ERROR(
+        driver.Check(driver.NoteNextLaunch(notes_[step]), "announcing %s", LaunchText(launch)));
+  }
   return driver.Check(
       driver.LaunchKernel(kernels_[launch.kernel].function, size(launch.grid[0]),
                           size(launch.grid[1]), size(launch.grid[2]), size(launch.block[0]),

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/cuda/cuda_context.h"
+#include "runtime/cuda/launch_note.h"
 #include "runtime/device.h"
 
 namespace duotone::runtime {
@@ -102,6 +103,8 @@ class CudaProgram final : public LoadedProgram {
   // them.
   std::vector<std::vector<uint64_t>> values_;
   std::vector<std::vector<void*>> parameters_;
+  // By step; empty for devices that take no notes.
+  std::vector<std::shared_ptr<const LaunchNote>> notes_;
 
   // One allocation for what belongs to no buffer: random state, error record, tables of
   // addresses.

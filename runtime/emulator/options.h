@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
 
 namespace duotone::emulator {
 
@@ -33,6 +36,12 @@ struct EmulatorOptions {
   int threads = 0;  // of the host; 0: as many as it runs at once
   int64_t memory_bytes = int64_t{8} << 30;
 };
+
+// An architecture and words behind it: "sm_80", "sm_80,unchecked", "sm_90,adversarial,seed=7". An
+// error names what is unknown and what there is.
+absl::StatusOr<EmulatorOptions> ParseEmulatorOptions(std::string_view text);
+// The words as a Markdown table, for docs/emulator.md.
+std::string EmulatorOptionsMarkdown();
 
 }  // namespace duotone::emulator
 
