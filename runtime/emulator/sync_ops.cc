@@ -1,8 +1,252 @@
-// What lanes of a warp do together: shfl, vote, match, redux, activemask.
+// What lanes of a warp do together: shfl, vote, match, redux, activemask; and reading clocks.
+//
+// PTX ISA 8.5, 9.7.9.6 (shfl.sync), 9.7.13.8 (vote.sync), 9.7.13.9 (match.sync), 9.7.13.10
+// (activemask), 9.7.13.11 (redux.sync). The executor has brought the lanes together.
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
 #include "runtime/emulator/code.h"
+#include "runtime/emulator/warp.h"
 
 namespace duotone::emulator {
+namespace {
 
-Handler FindSyncHandler(const Instruction&, const HandlerOptions&) { return nullptr; }
+// ---- shfl d|p, a, b, c, members
+
+struct Source {
+  int lane = 0;
+  bool valid = false;
+};
+
+// From which lane a lane takes its value; c packs a clamp (bits 0 to 4) and a segment mask (8 to
+// 12).
+template <Mode kMode>
+Source SourceOf(int lane, uint32_t b, uint32_t c) {
+  const int bval = static_cast<int>(b & 31), cval = static_cast<int>(c & 31);
+  const int mask = static_cast<int>(c >> 8 & 31);
+  const int max_lane = (lane & mask) | (cval & ~mask & 31);
+  const int min_lane = lane & mask;
+  switch (kMode) {
+    case Mode::kUp:
+      return {lane - bval, lane - bval >= max_lane};
+    case Mode::kDown:
+      return {lane + bval, lane + bval <= max_lane};
+    case Mode::kBfly:
+      return {lane ^ bval, (lane ^ bval) <= max_lane};
+    default: {
+      const int from = min_lane | (bval & ~mask & 31);
+      return {from, from <= max_lane};
+    }
+  }
+}
+
+template <Mode kMode>
+void Shuffle(Warp& warp, const Code& code, Mask mask) {
+  uint32_t values[kLanes];
+  const uint32_t* a = warp.Row<uint32_t>(code.row[2]);
+  const uint32_t* b = warp.Row<uint32_t>(code.row[3]);
+  const uint32_t* c = warp.Row<uint32_t>(code.row[4]);
+  Mask valid = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Source source = SourceOf<kMode>(lane, b[lane], c[lane]);
+    const int from = source.valid ? source.lane : lane;
+    values[lane] = a[from];
+    valid |= static_cast<Mask>(source.valid) << lane;
+    // The value of a lane that does not take part is not defined; it is 0 here.
+    if ((mask >> from & 1) == 0) values[lane] = 0;
+  }
+  if (code.row[0] != kNoRow) {
+    uint32_t* d = warp.Row<uint32_t>(code.row[0]);
+    for (int lane = 0; lane < kLanes; ++lane) d[lane] = mask >> lane & 1 ? values[lane] : d[lane];
+  }
+  if (code.row[1] == kNoRow) return;
+  Mask& p = warp.Predicate(code.row[1]);
+  p = (p & ~mask) | (valid & mask);
+}
+
+// ---- vote d, p, members
+
+Mask PredicateOperand(Warp& warp, const Code& code, int operand, int row) {
+  const Mask value = warp.Predicate(code.row[row]);
+  return code.instruction->operands[operand].front().negated ? ~value : value;
+}
+
+void Vote(Warp& warp, const Code& code, Mask mask) {
+  const Mask value = PredicateOperand(warp, code, 1, 1);
+  const uint32_t* members = warp.Row<uint32_t>(code.row[2]);
+  Mask result = 0;
+  uint32_t ballots[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Mask group = members[lane] & mask;
+    ballots[lane] = value & group;
+    bool holds = false;
+    switch (code.instruction->mode) {
+      case Mode::kAll:
+        holds = (value & group) == group;
+        break;
+      case Mode::kAny:
+        holds = (value & group) != 0;
+        break;
+      case Mode::kUni:
+        holds = (value & group) == group || (value & group) == 0;
+        break;
+      default:
+        break;
+    }
+    result |= static_cast<Mask>(holds) << lane;
+  }
+  if (code.row[0] == kNoRow) return;
+  if (code.instruction->mode == Mode::kBallot) {
+    uint32_t* d = warp.Row<uint32_t>(code.row[0]);
+    for (int lane = 0; lane < kLanes; ++lane) d[lane] = mask >> lane & 1 ? ballots[lane] : d[lane];
+    return;
+  }
+  Mask& p = warp.Predicate(code.row[0]);
+  p = (p & ~mask) | (result & mask);
+}
+
+// ---- match d|p, a, members
+
+template <typename T>
+void Match(Warp& warp, const Code& code, Mask mask) {
+  const T* a = warp.Row<T>(code.row[2]);
+  const uint32_t* members = warp.Row<uint32_t>(code.row[3]);
+  uint32_t equal[kLanes] = {};
+  Mask all = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const Mask group = members[lane] & mask;
+    for (int other = 0; other < kLanes; ++other) {
+      if ((group >> other & 1) != 0 && a[other] == a[lane]) equal[lane] |= Mask{1} << other;
+    }
+    if (equal[lane] == group) all |= Mask{1} << lane;
+    if (code.instruction->mode == Mode::kAll && equal[lane] != group) equal[lane] = 0;
+  }
+  if (code.row[0] != kNoRow) {
+    uint32_t* d = warp.Row<uint32_t>(code.row[0]);
+    for (int lane = 0; lane < kLanes; ++lane) d[lane] = mask >> lane & 1 ? equal[lane] : d[lane];
+  }
+  if (code.row[1] == kNoRow) return;
+  Mask& p = warp.Predicate(code.row[1]);
+  p = (p & ~mask) | (all & mask);
+}
+
+// ---- redux d, a, members
+
+uint32_t Combine(Mode mode, bool is_signed, uint32_t a, uint32_t b) {
+  switch (mode) {
+    case Mode::kAdd:
+      return a + b;
+    case Mode::kMin:
+      return is_signed
+                 ? static_cast<uint32_t>(std::min(static_cast<int32_t>(a), static_cast<int32_t>(b)))
+                 : std::min(a, b);
+    case Mode::kMax:
+      return is_signed
+                 ? static_cast<uint32_t>(std::max(static_cast<int32_t>(a), static_cast<int32_t>(b)))
+                 : std::max(a, b);
+    case Mode::kAnd:
+      return a & b;
+    case Mode::kOr:
+      return a | b;
+    default:
+      return a ^ b;
+  }
+}
+
+void Reduce(Warp& warp, const Code& code, Mask mask) {
+  const uint32_t* a = warp.Row<uint32_t>(code.row[1]);
+  const uint32_t* members = warp.Row<uint32_t>(code.row[2]);
+  const bool is_signed = IsSigned(code.instruction->type);
+  uint32_t results[kLanes] = {};
+  for (int lane = 0; lane < kLanes; ++lane) {
+    Mask group = members[lane] & mask;
+    if ((mask >> lane & 1) == 0 || group == 0) continue;
+    uint32_t value = a[std::countr_zero(group)];
+    for (group &= group - 1; group != 0; group &= group - 1) {
+      value = Combine(code.instruction->mode, is_signed, value, a[std::countr_zero(group)]);
+    }
+    results[lane] = value;
+  }
+  uint32_t* d = warp.Row<uint32_t>(code.row[0]);
+  for (int lane = 0; lane < kLanes; ++lane) d[lane] = mask >> lane & 1 ? results[lane] : d[lane];
+}
+
+// ---- activemask d; mov d, %clock
+
+template <typename T>
+void Fill(Warp& warp, const Code& code, Mask mask, uint64_t value) {
+  T* d = warp.Row<T>(code.row[0]);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) != 0) d[lane] = static_cast<T>(value);
+  }
+}
+
+void ActiveMask(Warp& warp, const Code& code, Mask mask) { Fill<uint32_t>(warp, code, mask, mask); }
+
+// Clocks count the warp's instructions, so that runs are repeatable; the timer is the host's.
+void ReadClock(Warp& warp, const Code& code, Mask mask) {
+  uint64_t value = static_cast<uint64_t>(warp.executed);
+  switch (code.instruction->operands[1].front().special) {
+    case Special::kClockHi:
+      value >>= 32;
+      break;
+    case Special::kGlobaltimer:
+      value = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+      break;
+    default:
+      break;
+  }
+  if (TypeBytes(code.instruction->type) == 8) {
+    Fill<uint64_t>(warp, code, mask, value);
+  } else {
+    Fill<uint32_t>(warp, code, mask, value);
+  }
+}
+
+Handler FindShuffle(Mode mode) {
+  switch (mode) {
+    case Mode::kUp:
+      return Shuffle<Mode::kUp>;
+    case Mode::kDown:
+      return Shuffle<Mode::kDown>;
+    case Mode::kBfly:
+      return Shuffle<Mode::kBfly>;
+    default:
+      return Shuffle<Mode::kIdx>;
+  }
+}
+
+bool ReadsClock(const Instruction& instruction) {
+  if (instruction.op != Op::kMov || instruction.operands.size() != 2) return false;
+  const Operand& from = instruction.operands[1].front();
+  if (from.kind != Operand::Kind::kSpecial) return false;
+  return from.special == Special::kClock || from.special == Special::kClockHi ||
+         from.special == Special::kClock64 || from.special == Special::kGlobaltimer;
+}
+
+}  // namespace
+
+Handler FindSyncHandler(const Instruction& instruction, const HandlerOptions&) {
+  switch (instruction.op) {
+    case Op::kShfl:
+      return FindShuffle(instruction.mode);
+    case Op::kVote:
+      return Vote;
+    case Op::kMatch:
+      return TypeBytes(instruction.type) == 8 ? Match<uint64_t> : Match<uint32_t>;
+    case Op::kRedux:
+      return Reduce;
+    case Op::kActivemask:
+      return ActiveMask;
+    case Op::kMov:
+      return ReadsClock(instruction) ? ReadClock : nullptr;
+    default:
+      return nullptr;
+  }
+}
 
 }  // namespace duotone::emulator

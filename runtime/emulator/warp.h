@@ -87,13 +87,20 @@ struct Warp {
   Mask& Predicate(uint32_t row) { return *reinterpret_cast<Mask*>(registers + row); }
   // The addresses of an address operand, for all lanes: base + offset.
   std::array<uint64_t, kLanes> Addresses(const Code& code, int operand_row) {
+    return AddressesAt(code.row[operand_row], code.address_bytes, code.offset);
+  }
+  // Of the second address of cp.async.
+  std::array<uint64_t, kLanes> SecondAddresses(const Code& code, int operand_row) {
+    return AddressesAt(code.row[operand_row], code.second_address_bytes, code.second_offset);
+  }
+  std::array<uint64_t, kLanes> AddressesAt(uint32_t row, int bytes, int64_t offset) {
     std::array<uint64_t, kLanes> addresses;
-    if (code.address_bytes == 8) {
-      const uint64_t* base = Row<uint64_t>(code.row[operand_row]);
-      for (int i = 0; i < kLanes; ++i) addresses[i] = base[i] + static_cast<uint64_t>(code.offset);
+    if (bytes == 8) {
+      const uint64_t* base = Row<uint64_t>(row);
+      for (int i = 0; i < kLanes; ++i) addresses[i] = base[i] + static_cast<uint64_t>(offset);
     } else {
-      const uint32_t* base = Row<uint32_t>(code.row[operand_row]);
-      for (int i = 0; i < kLanes; ++i) addresses[i] = base[i] + static_cast<uint64_t>(code.offset);
+      const uint32_t* base = Row<uint32_t>(row);
+      for (int i = 0; i < kLanes; ++i) addresses[i] = base[i] + static_cast<uint64_t>(offset);
     }
     return addresses;
   }
