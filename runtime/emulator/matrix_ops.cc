@@ -126,9 +126,12 @@ void RunStoreMatrix(Warp& warp, const Code& code, Mask mask) {
 
 Handler FindMatrixHandler(const Instruction& instruction, const HandlerOptions& options) {
   switch (instruction.op) {
-    case Op::kLdmatrix: return options.compute >= 75 ? RunLoadMatrix : nullptr;
-    case Op::kStmatrix: return options.compute >= 90 ? RunStoreMatrix : nullptr;
-    default: return nullptr;
+    case Op::kLdmatrix:
+      return options.compute >= 75 ? RunLoadMatrix : nullptr;
+    case Op::kStmatrix:
+      return options.compute >= 90 ? RunStoreMatrix : nullptr;
+    default:
+      return nullptr;
   }
 }
 

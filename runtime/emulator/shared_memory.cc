@@ -10,6 +10,7 @@ namespace duotone::emulator {
 namespace {
 
 constexpr uint8_t kInitialised = 0x0f;
+constexpr uint8_t kCopied = 0xf0;
 // What nobody has written, and what a copy is about to write: a NaN of every float type, so that a
 // use of it shows also without checks.
 constexpr uint8_t kPoison = 0xff;
@@ -82,6 +83,7 @@ void SharedMemory::Reset(int64_t bytes, int warps, bool checked) {
   size_ = bytes;
   checked_ = checked;
   bytes_.assign(static_cast<size_t>(bytes), kPoison);
+  copies_.assign(static_cast<size_t>(warps), {});
   if (!checked) return;
   words_ = (static_cast<size_t>(bytes) + 3) / 4;
   warps_ = warps;
@@ -455,7 +457,7 @@ bool SharedMemory::WriteConsecutive(const SharedRequest& request, const uint8_t*
   uint32_t* last = reads_.last.get() + first;
   const uint32_t floor = floor_[request.warp];
   uint32_t other = 0;
-  for (int i = 0; i < kCount; ++i) other |= marks[i] & 0xf0u;
+  for (int i = 0; i < kCount; ++i) other |= marks[i] & kCopied;
   for (int i = 0; i < kCount; ++i) other |= write_epoch[i] > floor || last[i] > floor ? 1u : 0u;
   if (other != 0) return false;
   uint32_t* write_warp = write_warp_.get() + first;
@@ -539,16 +541,22 @@ void SharedMemory::WriteWord(int warp, int32_t code, Mask lanes, uint64_t offset
   WriteRange(actor, offset, bytes, sizeof(bytes), findings);
 }
 
-void SharedMemory::BeginCopy(const SharedRequest& request, SharedFindings& findings) {
+void SharedMemory::BeginCopy(const SharedRequest& request, const CopyData& data,
+                             SharedFindings& findings) {
+  std::array<uint8_t, 16> poison;
+  poison.fill(kPoison);
+  Copies& copies = copies_[static_cast<size_t>(request.warp)];
+  copies.running.push_back({.lanes = request.lanes,
+                            .code = request.code,
+                            .bytes = request.bytes,
+                            .group = copies.groups,
+                            .data = data});
+  Copy& copy = copies.running.back();
   ++instruction_;
-  const std::array<uint8_t, 16> poison = [] {
-    std::array<uint8_t, 16> bytes;
-    bytes.fill(kPoison);
-    return bytes;
-  }();
   for (Mask left = request.lanes; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
     const uint64_t offset = request.offsets[lane];
+    copy.offsets[lane] = static_cast<uint32_t>(offset);
     if (!checked_) {
       std::memcpy(bytes_.data() + offset, poison.data(), static_cast<size_t>(request.bytes));
       continue;
@@ -556,21 +564,45 @@ void SharedMemory::BeginCopy(const SharedRequest& request, SharedFindings& findi
     const Actor actor{
         .warp = request.warp, .code = static_cast<uint32_t>(request.code), .lanes = LaneBit(lane)};
     WriteRange(actor, offset, poison.data(), request.bytes, findings);
-    for (int i = 0; i < request.bytes / 4; ++i) {
-      marks_[offset / 4 + static_cast<size_t>(i)] |= 0xf0u;
-    }
+    std::fill_n(marks_.begin() + static_cast<int64_t>(offset / 4), request.bytes / 4,
+                kInitialised | kCopied);
   }
 }
 
-void SharedMemory::CompleteCopy(int warp, int32_t code, int lane, uint64_t offset,
-                                const uint8_t* from, int bytes) {
-  std::memcpy(bytes_.data() + offset, from, static_cast<size_t>(bytes));
+void SharedMemory::CompleteCopy(int warp, const Copy& copy, int lane) {
+  const size_t offset = copy.offsets[lane];
+  std::memcpy(bytes_.data() + offset, copy.data[lane].data(), static_cast<size_t>(copy.bytes));
   if (!checked_) return;
-  const Actor actor{.warp = warp, .code = static_cast<uint32_t>(code), .lanes = LaneBit(lane)};
-  for (size_t word = offset / 4; word < offset / 4 + static_cast<size_t>(bytes / 4); ++word) {
+  const Actor actor{.warp = warp, .code = static_cast<uint32_t>(copy.code), .lanes = LaneBit(lane)};
+  ++instruction_;
+  for (size_t word = offset / 4; word < (offset + static_cast<size_t>(copy.bytes)) / 4; ++word) {
     marks_[word] = kInitialised;
     RememberWrite(actor, word);
   }
+}
+
+void SharedMemory::CommitCopies(int warp, Mask lanes) {
+  Copies& copies = copies_[static_cast<size_t>(warp)];
+  for (Mask left = lanes; left != 0; left &= left - 1) ++copies.groups[std::countr_zero(left)];
+}
+
+void SharedMemory::WaitForCopies(int warp, Mask lanes, int groups_left) {
+  Copies& copies = copies_[static_cast<size_t>(warp)];
+  for (Copy& copy : copies.running) {
+    for (Mask left = lanes & copy.lanes; left != 0; left &= left - 1) {
+      const int lane = std::countr_zero(left);
+      if (int64_t{copy.group[lane]} + groups_left >= int64_t{copies.groups[lane]}) continue;
+      CompleteCopy(warp, copy, lane);
+      copy.lanes &= ~LaneBit(lane);
+    }
+  }
+  std::erase_if(copies.running, [](const Copy& copy) { return copy.lanes == 0; });
+}
+
+// PTX ISA 8.5, 9.7.8.25.3.3: wait_all is commit_group and wait_group 0.
+void SharedMemory::WaitForAllCopies(int warp, Mask lanes) {
+  CommitCopies(warp, lanes);
+  WaitForCopies(warp, lanes, 0);
 }
 
 }  // namespace duotone::emulator

@@ -86,11 +86,15 @@ class SharedMemory {
   void WriteWord(int warp, int32_t code, Mask lanes, uint64_t offset, uint32_t value,
                  SharedFindings& findings);
 
-  // cp.async: the bytes of the request's lanes are on their way, and poison until they are
-  // complete. Also without checks.
-  void BeginCopy(const SharedRequest& request, SharedFindings& findings);
-  void CompleteCopy(int warp, int32_t code, int lane, uint64_t offset, const uint8_t* from,
-                    int bytes);
+  // cp.async, also without checks: the data for the request's lanes are on their way. Until the
+  // thread that asked for them has waited for them, their places hold poison.
+  using CopyData = std::array<std::array<uint8_t, 16>, kLanes>;
+  void BeginCopy(const SharedRequest& request, const CopyData& data, SharedFindings& findings);
+  // The copies that each of the lanes has begun since its last commit become its next group.
+  void CommitCopies(int warp, Mask lanes);
+  // All but each lane's `groups_left` latest groups are complete.
+  void WaitForCopies(int warp, Mask lanes, int groups_left);
+  void WaitForAllCopies(int warp, Mask lanes);
 
  private:
   template <typename T>
@@ -113,6 +117,19 @@ class SharedMemory {
     int barrier = 0;
     int warp = 0;
     std::array<uint32_t, kMaxWarps> seen;
+  };
+  // One cp.async of a warp, as far as its lanes have not waited for it.
+  struct Copy {
+    Mask lanes = 0;
+    int32_t code = 0;
+    int bytes = 16;
+    std::array<uint32_t, kLanes> offsets;
+    std::array<uint32_t, kLanes> group;
+    CopyData data;
+  };
+  struct Copies {
+    std::vector<Copy> running;
+    std::array<uint32_t, kLanes> groups = {};  // committed so far
   };
   struct Actor {
     int warp = 0;
@@ -142,6 +159,7 @@ class SharedMemory {
                   SharedFindings& findings);
   void CheckSameInstruction(const Actor& actor, uint64_t offset, const uint8_t* value, int bytes,
                             SharedFindings& findings);
+  void CompleteCopy(int warp, const Copy& copy, int lane);
   size_t CellOf(uint64_t offset) const;
   void Expand(size_t word);
   template <int kWords>
@@ -152,6 +170,7 @@ class SharedMemory {
   int64_t size_ = 0;
   bool checked_ = false;
   std::vector<uint8_t> bytes_;
+  std::vector<Copies> copies_;  // by warp
 
   // Order. Epochs are moments; they go on from block to block, so that what earlier blocks left in
   // the shadow lies before all that the running one does.

@@ -74,10 +74,14 @@ void GatherTo(Warp& warp, uint32_t row, int register_bytes, const Offsets& offse
   using Half = std::conditional_t<std::is_signed_v<Memory>, int16_t, uint16_t>;
   using Byte = std::conditional_t<std::is_signed_v<Memory>, int8_t, uint8_t>;
   switch (register_bytes) {
-    case 1: return Gather<Memory>(warp.Row<Byte>(row), bytes, offsets, skip, mask);
-    case 2: return Gather<Memory>(warp.Row<Half>(row), bytes, offsets, skip, mask);
-    case 4: return Gather<Memory>(warp.Row<Word>(row), bytes, offsets, skip, mask);
-    default: return Gather<Memory>(warp.Row<Wide>(row), bytes, offsets, skip, mask);
+    case 1:
+      return Gather<Memory>(warp.Row<Byte>(row), bytes, offsets, skip, mask);
+    case 2:
+      return Gather<Memory>(warp.Row<Half>(row), bytes, offsets, skip, mask);
+    case 4:
+      return Gather<Memory>(warp.Row<Word>(row), bytes, offsets, skip, mask);
+    default:
+      return Gather<Memory>(warp.Row<Wide>(row), bytes, offsets, skip, mask);
   }
 }
 
@@ -94,7 +98,8 @@ void LoadRow(Warp& warp, Type type, uint32_t row, int register_bytes, const Offs
     case 4:
       return is_signed ? GatherTo<int32_t>(warp, row, register_bytes, offsets, skip, mask)
                        : GatherTo<uint32_t>(warp, row, register_bytes, offsets, skip, mask);
-    case 8: return GatherTo<uint64_t>(warp, row, register_bytes, offsets, skip, mask);
+    case 8:
+      return GatherTo<uint64_t>(warp, row, register_bytes, offsets, skip, mask);
     default: {  // .b128
       const uint8_t* bytes = warp.block->shared.bytes();
       for (Mask left = mask; left != 0; left &= left - 1) {
@@ -130,11 +135,16 @@ void SpreadRow(Warp& warp, uint32_t row, int bytes, int register_bytes, uint8_t*
                Mask mask) {
   const uint8_t* from = warp.Row<uint8_t>(row);
   switch (bytes) {
-    case 1: return SpreadLanes<1>(from, register_bytes, to, stride, mask);
-    case 2: return SpreadLanes<2>(from, register_bytes, to, stride, mask);
-    case 4: return SpreadLanes<4>(from, register_bytes, to, stride, mask);
-    case 8: return SpreadLanes<8>(from, register_bytes, to, stride, mask);
-    default: return SpreadLanes<16>(from, register_bytes, to, stride, mask);
+    case 1:
+      return SpreadLanes<1>(from, register_bytes, to, stride, mask);
+    case 2:
+      return SpreadLanes<2>(from, register_bytes, to, stride, mask);
+    case 4:
+      return SpreadLanes<4>(from, register_bytes, to, stride, mask);
+    case 8:
+      return SpreadLanes<8>(from, register_bytes, to, stride, mask);
+    default:
+      return SpreadLanes<16>(from, register_bytes, to, stride, mask);
   }
 }
 
@@ -383,8 +393,7 @@ void SharedAtomic(Warp& warp, const Code& code, Mask mask, const Offsets& offset
     if (findings.any()) ReportFindings(warp, code, "updates", findings);
   }
   CountSharedAccess(warp, code, lanes, offsets.data(), bytes);
-  const AtomicFunction update =
-      FindAtomic(instruction.mode, instruction.type, /*flush=*/false);
+  const AtomicFunction update = FindAtomic(instruction.mode, instruction.type, /*flush=*/false);
   const auto has_result = static_cast<size_t>(instruction.results);
   const uint32_t operand = code.row[has_result + 1];
   const uint32_t third = instruction.mode == Mode::kCas ? code.row[has_result + 2] : kNoRow;
@@ -414,12 +423,15 @@ Handler FindSharedHandler(const Instruction& instruction, const HandlerOptions& 
   if (Handler handler = FindAsyncHandler(instruction, options)) return handler;
   if (instruction.space != Space::kShared) return nullptr;
   switch (instruction.op) {
-    case Op::kLd: return RunLoad;
-    case Op::kSt: return RunStore;
+    case Op::kLd:
+      return RunLoad;
+    case Op::kSt:
+      return RunStore;
     case Op::kAtom:
     case Op::kRed:
       return FindAtomic(instruction.mode, instruction.type, false) ? RunAtomic : nullptr;
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
