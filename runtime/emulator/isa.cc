@@ -1,430 +1,549 @@
+// Reads the instruction table (isa_table.cc) once, then matches instructions with it.
 #include "runtime/emulator/isa.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <vector>
+#include <unordered_map>
+#include <utility>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/check.h"
+#include "base/status.h"
 
 namespace duotone::emulator {
 namespace {
 
-constexpr std::string_view kInts = "u16 s16 u32 s32 u64 s64";
-constexpr std::string_view kFloats = "f32 f64";
-constexpr std::string_view kHalves = "f16 f16x2 bf16 bf16x2";
-constexpr std::string_view kBits = "b16 b32 b64";
-constexpr std::string_view kMemory = "b8 u8 s8 b16 u16 s16 b32 u32 s32 b64 u64 s64 f32 f64";
-constexpr std::string_view kAtomic = "b32 u32 s32 b64 u64 s64 f32 f64 f16 f16x2 bf16 bf16x2 b16";
-constexpr std::string_view kLoad = "sem? scope? space? cache? nc? hint* vec? T";
-constexpr std::string_view kStore = "sem? scope? space? cache? hint* vec? T";
-
-// Alphabetical; forms of one instruction from the common to the rare. PTX ISA 8.5, chapter 9.
-constexpr IsaRow kRows[] = {
-    {Op::kAbs, "abs", "T", "s16 s32 s64", "", "T T"},
-    {Op::kAbs, "abs", "ftz? T", "f32 f64 f16 f16x2 bf16 bf16x2", "", "T T"},
-    {Op::kActivemask, "activemask", "T", "b32", "", "T"},
-    {Op::kAdd, "add", "sat? cc? T", kInts, "", "T T T"},
-    {Op::kAdd, "add", "rnd? ftz? sat? T", kFloats, "", "T T T"},
-    {Op::kAdd, "add", "rnd? ftz? sat? T", kHalves, "", "T T T"},
-    {Op::kAddc, "addc", "cc? T", "u32 s32 u64 s64", "", "T T T"},
-    {Op::kAnd, "and", "T", "pred b16 b32 b64", "", "T T T"},
-    {Op::kAtom, "atom", "sem? scope? space? atomic noftz? hint* T", kAtomic, "", "T A T"},
-    {Op::kAtom, "atom", "sem? scope? space? cas hint* T", "b16 b32 u32 b64 u64", "", "T A T T"},
-    {Op::kBar, "bar", "cta? barrier", "", "", "u32 u32?", 0},
-    {Op::kBar, "bar", "cta? reduce T", "pred", "", "pred u32 u32? pred"},
-    {Op::kBar, "bar", "cta? popc T", "u32", "", "u32 u32 u32? pred"},
-    {Op::kBar, "barrier", "cta? barrier aligned?", "", "", "u32 u32?", 0},
-    {Op::kBar, "barrier", "cta? reduce aligned? T", "pred", "", "pred u32 u32? pred"},
-    {Op::kBar, "barrier", "cta? popc aligned? T", "u32", "", "u32 u32 u32? pred"},
-    {Op::kBarWarpSync, "bar.warp.sync", "", "", "", "b32", 0},
-    {Op::kBfe, "bfe", "T", "u32 s32 u64 s64", "", "T T u32 u32"},
-    {Op::kBfi, "bfi", "T", "b32 b64", "", "T T T u32 u32"},
-    {Op::kBfind, "bfind", "shiftamt? T", "u32 s32 u64 s64", "", "u32 T"},
-    {Op::kBra, "bra", "uni?", "", "", "L", 0},
-    {Op::kBrev, "brev", "T", "b32 b64", "", "T T"},
-    {Op::kClz, "clz", "T", "b32 b64", "", "u32 T"},
-    {Op::kCnot, "cnot", "T", kBits, "", "T T"},
-    {Op::kCopysign, "copysign", "T", kFloats, "", "T T T"},
-    {Op::kCos, "cos", "approx ftz? T", "f32", "", "T T"},
-    {Op::kCpAsyncCommitGroup, "cp.async.commit_group", "", "", "", "", 0},
-    {Op::kCpAsyncWaitAll, "cp.async.wait_all", "", "", "", "", 0},
-    {Op::kCpAsyncWaitGroup, "cp.async.wait_group", "", "", "", "N", 0},
-    {Op::kCpAsync, "cp.async", "cached shared global hint*", "", "", "A A N u32?", 0},
-    {Op::kCvt, "cvt", "rounding? relu? ftz? sat? T S", "f16x2 bf16x2", "f32", "T S S"},
-    {Op::kCvt, "cvt", "rounding? relu? ftz? sat? T S",
-     "u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 tf32 f32 f64",
-     "u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64", "T+ S+"},
-    {Op::kCvta, "cvta", "to? anyspace T", "u32 u64", "", "T T"},
-    {Op::kDiv, "div", "T", kInts, "", "T T T"},
-    {Op::kDiv, "div", "approx? full? rnd? ftz? T", kFloats, "", "T T T"},
-    {Op::kEx2, "ex2", "approx ftz? T", "f32 f16 f16x2 bf16 bf16x2", "", "T T"},
-    {Op::kExit, "exit", "", "", "", "", 0},
-    {Op::kFence, "fence", "order scope?", "", "", "", 0},
-    {Op::kFma, "fma", "rnd ftz? sat? relu? T", kFloats, "", "T T T T"},
-    {Op::kFma, "fma", "rnd ftz? sat? relu? T", kHalves, "", "T T T T"},
-    {Op::kIsspacep, "isspacep", "anyspace", "", "", "pred u64"},
-    {Op::kLd, "ld", kLoad, kMemory, "", "T* A"},
-    {Op::kLdmatrix, "ldmatrix", "sync aligned m8n8 matrices trans? shared? T", "b16", "", "M A"},
-    {Op::kLg2, "lg2", "approx ftz? T", "f32", "", "T T"},
-    {Op::kLop3, "lop3", "T", "b32", "", "T T T T u32"},
-    {Op::kMad, "mad", "product sat? cc? T", kInts, "", "P T T P"},
-    {Op::kMad, "mad", "rnd? ftz? sat? T", kFloats, "", "T T T T"},
-    {Op::kMadc, "madc", "product cc? T", "u32 s32 u64 s64", "", "T T T T"},
-    {Op::kMatch, "match", "matching sync T", "b32 b64", "", "b32 pred| T b32"},
-    {Op::kMax, "max", "T", kInts, "", "T T T"},
-    {Op::kMax, "max", "ftz? NaN? T", "f32 f64 f16 f16x2 bf16 bf16x2", "", "T T T"},
-    {Op::kMembar, "membar", "level", "", "", "", 0},
-    {Op::kMin, "min", "T", kInts, "", "T T T"},
-    {Op::kMin, "min", "ftz? NaN? T", "f32 f64 f16 f16x2 bf16 bf16x2", "", "T T T"},
-    {Op::kMma, "mma", "sync aligned shape row col T S S2 T2", "f32 f16", "f16 bf16 tf32",
-     "D A16 B16 C"},
-    {Op::kMov, "mov", "T", "pred b16 u16 s16 b32 u32 s32 b64 u64 s64 f32 f64", "", "X X"},
-    {Op::kMul24, "mul24", "half T", "u32 s32", "", "T T T"},
-    {Op::kMul, "mul", "product T", kInts, "", "P T T"},
-    {Op::kMul, "mul", "rnd? ftz? sat? T", kFloats, "", "T T T"},
-    {Op::kMul, "mul", "rnd? ftz? sat? T", kHalves, "", "T T T"},
-    {Op::kNanosleep, "nanosleep", "T", "u32", "", "T", 0},
-    {Op::kNeg, "neg", "T", "s16 s32 s64", "", "T T"},
-    {Op::kNeg, "neg", "ftz? T", "f32 f64 f16 f16x2 bf16 bf16x2", "", "T T"},
-    {Op::kNot, "not", "T", "pred b16 b32 b64", "", "T T"},
-    {Op::kOr, "or", "T", "pred b16 b32 b64", "", "T T T"},
-    {Op::kPopc, "popc", "T", "b32 b64", "", "u32 T"},
-    {Op::kPrefetch, "prefetch", "space? target", "", "", "A", 0},
-    {Op::kPrefetch, "prefetchu", "target", "", "", "A", 0},
-    {Op::kPrmt, "prmt", "T permute?", "b32", "", "T T T T"},
-    {Op::kRcp, "rcp", "approx? rnd? ftz? T", kFloats, "", "T T"},
-    {Op::kRed, "red", "sem? scope? space? atomic noftz? hint* T", kAtomic, "", "A T", 0},
-    {Op::kRedux, "redux", "sync reduction T", "b32 u32 s32", "", "T T b32"},
-    {Op::kRem, "rem", "T", kInts, "", "T T T"},
-    {Op::kRet, "ret", "uni?", "", "", "", 0},
-    {Op::kRsqrt, "rsqrt", "approx ftz? T", kFloats, "", "T T"},
-    {Op::kSad, "sad", "T", kInts, "", "T T T T"},
-    {Op::kSelp, "selp", "T", "b16 u16 s16 b32 u32 s32 b64 u64 s64 f32 f64", "", "T T T pred"},
-    {Op::kSet, "set", "compare combine? ftz? T S", "u32 s32 f32 f16 f16x2 bf16 bf16x2",
-     "b16 u16 s16 b32 u32 s32 b64 u64 s64 f16 bf16 f16x2 bf16x2 f32 f64", "T S S pred?"},
-    {Op::kSetp, "setp", "compare combine? ftz? T",
-     "b16 u16 s16 b32 u32 s32 b64 u64 s64 f16 bf16 f16x2 bf16x2 f32 f64", "",
-     "pred pred| T T pred?"},
-    {Op::kShf, "shf", "direction clamping T", "b32", "", "T T T u32"},
-    {Op::kShfl, "shfl", "sync lanes T", "b32", "", "T pred| T u32 u32 b32"},
-    {Op::kShl, "shl", "T", kBits, "", "T T u32"},
-    {Op::kShr, "shr", "T", "b16 b32 b64 u16 s16 u32 s32 u64 s64", "", "T T u32"},
-    {Op::kSin, "sin", "approx ftz? T", "f32", "", "T T"},
-    {Op::kSlct, "slct", "ftz? T S", "b16 u16 s16 b32 u32 s32 b64 u64 s64 f32 f64", "s32 f32",
-     "T T T S"},
-    {Op::kSqrt, "sqrt", "approx? rnd? ftz? T", kFloats, "", "T T"},
-    {Op::kSt, "st", kStore, kMemory, "", "A T*", 0},
-    {Op::kStmatrix, "stmatrix", "sync aligned m8n8 matrices trans? shared? T", "b16", "", "A M", 0},
-    {Op::kSub, "sub", "sat? cc? T", kInts, "", "T T T"},
-    {Op::kSub, "sub", "rnd? ftz? sat? T", kFloats, "", "T T T"},
-    {Op::kSub, "sub", "rnd? ftz? sat? T", kHalves, "", "T T T"},
-    {Op::kSubc, "subc", "cc? T", "u32 s32 u64 s64", "", "T T T"},
-    {Op::kTanh, "tanh", "approx T", "f32 f16 f16x2 bf16 bf16x2", "", "T T"},
-    {Op::kTestp, "testp", "property T", kFloats, "", "pred T"},
-    {Op::kTrap, "trap", "", "", "", "", 0},
-    {Op::kVote, "vote", "sync voting T", "pred", "", "pred pred b32"},
-    {Op::kVote, "vote", "sync ballot T", "b32", "", "b32 pred b32"},
-    {Op::kXor, "xor", "T", "pred b16 b32 b64", "", "T T T"},
+struct NamedList {
+  std::string_view name;
+  std::string_view words;
+};
+constexpr NamedList kLists[] = {
+    {"<rnd>", "rn|rz|rm|rp"},
+    {"<rnd-int>", "rni|rzi|rmi|rpi"},
+    {"<int>", "u16|u32|u64|s16|s32|s64"},
+    {"<wide-int>", "u32|s32|u64|s64"},
+    {"<all-int>", "u8|u16|u32|u64|s8|s16|s32|s64"},
+    {"<any16+>", "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64"},
+    {"<memory>", "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64"},
+    {"<cmp-type>", "b16|b32|b64|u16|u32|u64|s16|s32|s64"},
+    {"<cmp-int>", "eq|ne|lt|le|gt|ge|lo|ls|hi|hs"},
+    {"<cmp-float>", "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan"},
+    {"<shared>", "shared|shared::cta"},
+    {"<space>", "const|global|local|param|param::entry|param::func|shared|shared::cta"},
+    {"<store-space>", "global|local|param|param::func|shared|shared::cta"},
+    {"<atom-space>", "global|shared|shared::cta"},
+    {"<load-cache>", "ca|cg|cs|lu|cv"},
+    {"<store-cache>", "wb|cg|cs|wt"},
+    {"<level1>",
+     "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"},
+    {"<level2>", "L2::64B|L2::128B|L2::256B"},
+    {"<evict2>", "L2::evict_last|L2::evict_normal"},
+    {"<scope>", "cta|cluster|gpu|sys"},
+    {"<sem>", "relaxed|acquire|release|acq_rel"},
 };
 
-// ---- Slots: sets of words, and what they mean
-
-template <typename T>
+using Apply = void (*)(Instruction&);
 struct Word {
-  std::string_view text;
-  T value;
+  std::string_view field;  // empty: the word has one meaning only
+  std::string_view word;
+  Apply apply;
 };
-constexpr Word<Rounding> kRoundings[] = {
-    {"rn", Rounding::kRn},   {"rz", Rounding::kRz},   {"rm", Rounding::kRm},
-    {"rp", Rounding::kRp},   {"rna", Rounding::kRna}, {"rni", Rounding::kRni},
-    {"rzi", Rounding::kRzi}, {"rmi", Rounding::kRmi}, {"rpi", Rounding::kRpi}};
-constexpr size_t kFloatRoundings = 4;
-constexpr Word<Compare> kCompares[] = {
-    {"eq", Compare::kEq},   {"ne", Compare::kNe},   {"lt", Compare::kLt},   {"le", Compare::kLe},
-    {"gt", Compare::kGt},   {"ge", Compare::kGe},   {"lo", Compare::kLo},   {"ls", Compare::kLs},
-    {"hi", Compare::kHi},   {"hs", Compare::kHs},   {"equ", Compare::kEqu}, {"neu", Compare::kNeu},
-    {"ltu", Compare::kLtu}, {"leu", Compare::kLeu}, {"gtu", Compare::kGtu}, {"geu", Compare::kGeu},
-    {"num", Compare::kNum}, {"nan", Compare::kNan}};
-constexpr Word<BoolOp> kBoolOps[] = {
-    {"and", BoolOp::kAnd}, {"or", BoolOp::kOr}, {"xor", BoolOp::kXor}};
-constexpr Word<Product> kProducts[] = {
-    {"lo", Product::kLo}, {"hi", Product::kHi}, {"wide", Product::kWide}};
-constexpr Word<Space> kSpaces[] = {{"global", Space::kGlobal},      {"shared", Space::kShared},
-                                   {"shared::cta", Space::kShared}, {"local", Space::kLocal},
-                                   {"param", Space::kParam},        {"const", Space::kConst}};
-constexpr Word<Mode> kAtomics[] = {{"add", Mode::kAdd},   {"min", Mode::kMin}, {"max", Mode::kMax},
-                                   {"and", Mode::kAnd},   {"or", Mode::kOr},   {"xor", Mode::kXor},
-                                   {"exch", Mode::kExch}, {"inc", Mode::kInc}, {"dec", Mode::kDec}};
-constexpr Word<Mode> kReductions[] = {{"add", Mode::kAdd}, {"min", Mode::kMin},
-                                      {"max", Mode::kMax}, {"and", Mode::kAnd},
-                                      {"or", Mode::kOr},   {"xor", Mode::kXor}};
-constexpr Word<Mode> kLaneModes[] = {
-    {"up", Mode::kUp}, {"down", Mode::kDown}, {"bfly", Mode::kBfly}, {"idx", Mode::kIdx}};
-constexpr Word<Mode> kVotes[] = {{"all", Mode::kAll}, {"any", Mode::kAny}, {"uni", Mode::kUni}};
-constexpr Word<Mode> kPermutes[] = {{"f4e", Mode::kF4e}, {"b4e", Mode::kB4e},
-                                    {"rc8", Mode::kRc8}, {"ecl", Mode::kEcl},
-                                    {"ecr", Mode::kEcr}, {"rc16", Mode::kRc16}};
-constexpr Word<Mode> kProperties[] = {{"finite", Mode::kFinite}, {"infinite", Mode::kInfinite},
-                                      {"number", Mode::kNumber}, {"notanumber", Mode::kNotANumber},
-                                      {"normal", Mode::kNormal}, {"subnormal", Mode::kSubnormal}};
 
-template <typename T>
-bool TakeWord(std::span<const Word<T>> words, std::string_view text, T& value) {
-  for (const Word<T>& word : words) {
-    if (word.text != text) continue;
-    value = word.value;
-    return true;
-  }
-  return false;
-}
-template <typename T, size_t N>
-bool Take(const Word<T> (&words)[N], std::string_view text, T& value, size_t count = N) {
-  return TakeWord(std::span<const Word<T>>(words, count), text, value);
-}
-
-bool IsOneOf(std::string_view words, std::string_view text) {
-  size_t at = 0;
-  while (at < words.size()) {
-    const size_t end = std::min(words.find(' ', at), words.size());
-    if (words.substr(at, end - at) == text) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
-bool TakeType(std::string_view allowed, std::string_view text, Type& type) {
-  if (!IsOneOf(allowed, text)) return false;
-  type = TypeFromName(text);
-  return true;
-}
-
-// "m16n8k16".
-bool TakeShape(std::string_view text, std::array<int, 3>& shape) {
-  constexpr char kLetters[] = "mnk";
-  for (int i = 0; i < 3; ++i) {
-    if (text.empty() || text[0] != kLetters[i]) return false;
-    text.remove_prefix(1);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), shape[i]);
-    if (error != std::errc() || shape[i] < 1 || shape[i] > 256) return false;
-    text.remove_prefix(static_cast<size_t>(end - text.data()));
-  }
-  return text.empty();
-}
-
-bool TakeMatrices(std::string_view text, int& count) {
-  if (text != "x1" && text != "x2" && text != "x4") return false;
-  count = text[1] - '0';
-  return true;
-}
-
-bool Set(bool& flag) { return flag = true; }
-
-// True if `text` fills the slot.
-bool TakeSlot(std::string_view slot, std::string_view text, const IsaRow& row, Instruction& in) {
-  if (slot == "T") return TakeType(row.types, text, in.type);
-  if (slot == "S") return TakeType(row.source_types, text, in.source_type);
-  // The repeated types of mma: B as A, C as D.
-  if (slot == "S2") return text == TypeName(in.source_type);
-  if (slot == "T2") return text == TypeName(in.type);
-  if (slot == "rnd") return Take(kRoundings, text, in.rounding, kFloatRoundings);
-  if (slot == "rounding") return Take(kRoundings, text, in.rounding);
-  if (slot == "compare") return Take(kCompares, text, in.compare);
-  if (slot == "combine") return Take(kBoolOps, text, in.combine);
-  if (slot == "product") return Take(kProducts, text, in.product);
-  if (slot == "half") return Take(kProducts, text, in.product, 2);
-  if (slot == "space" || slot == "anyspace") return Take(kSpaces, text, in.space);
-  if (slot == "shared")
-    return (text == "shared" || text == "shared::cta") && Take(kSpaces, "shared", in.space);
-  if (slot == "atomic") return Take(kAtomics, text, in.mode);
-  if (slot == "cas") return text == "cas" && ((in.mode = Mode::kCas), true);
-  if (slot == "reduction") return Take(kReductions, text, in.mode);
-  if (slot == "lanes") return Take(kLaneModes, text, in.mode);
-  if (slot == "voting") return Take(kVotes, text, in.mode);
-  if (slot == "matching") return Take(kVotes, text, in.mode, 2);
-  if (slot == "ballot") return text == "ballot" && ((in.mode = Mode::kBallot), true);
-  if (slot == "permute") return Take(kPermutes, text, in.mode);
-  if (slot == "property") return Take(kProperties, text, in.mode);
-  if (slot == "barrier") {
-    in.mode = text == "sync" ? Mode::kSync : Mode::kArrive;
-    return text == "sync" || text == "arrive";
-  }
-  if (slot == "shape") return TakeShape(text, in.shape);
-  if (slot == "matrices") return TakeMatrices(text, in.vector);
-  if (slot == "vec") {
-    if (text != "v2" && text != "v4") return false;
-    in.vector = text[1] - '0';
-    return true;
-  }
-  if (slot == "sem") {
-    // An order between threads makes the access one that may meet others.
-    if (text == "weak") return true;
-    return IsOneOf("volatile relaxed acquire release acq_rel mmio", text) && Set(in.is_volatile);
-  }
-  if (slot == "scope") return IsOneOf("cta cluster gpu sys", text);
-  if (slot == "cache") return IsOneOf("ca cg cs lu cv wb wt", text);
-  if (slot == "hint") return text.starts_with("L1::") || text.starts_with("L2::");
-  if (slot == "order") return IsOneOf("sc acq_rel", text);
-  if (slot == "level") return IsOneOf("cta gl sys", text);
-  if (slot == "target") return IsOneOf("L1 L2", text);
-  if (slot == "cached") {
-    in.bypass_l1 = text == "cg";
-    return text == "ca" || text == "cg";
-  }
-  if (slot == "direction") {
-    in.mode = text == "l" ? Mode::kL : Mode::kR;
-    return text == "l" || text == "r";
-  }
-  if (slot == "clamping") {
-    in.wrap = text == "wrap";
-    return text == "wrap" || text == "clamp";
-  }
-  if (slot != text) return false;
-  // Words that stand for themselves.
-  if (slot == "ftz") return Set(in.ftz);
-  if (slot == "sat") return Set(in.sat);
-  if (slot == "approx") return Set(in.approx);
-  if (slot == "full") return Set(in.full);
-  if (slot == "relu") return Set(in.relu);
-  if (slot == "noftz") return Set(in.noftz);
-  if (slot == "NaN") return Set(in.nan);
-  if (slot == "cc") return Set(in.carry_out);
-  if (slot == "shiftamt") return Set(in.shiftamt);
-  if (slot == "to") return Set(in.to);
-  if (slot == "nc") return Set(in.nc);
-  if (slot == "sync") return Set(in.sync);
-  if (slot == "aligned") return Set(in.aligned);
-  if (slot == "trans") return Set(in.trans);
-  if (slot == "uni") return Set(in.uni);
-  return true;
-}
-
-// bar.red: "red" and the operation are two parts of one slot.
-bool TakeTwoParts(std::string_view slot, std::string_view first, std::string_view second,
-                  Instruction& in) {
-  if (first != "red") return false;
-  if (slot == "popc") return second == "popc" && ((in.mode = Mode::kPopc), true);
-  in.mode = second == "and" ? Mode::kAnd : Mode::kOr;
-  return second == "and" || second == "or";
-}
+#define SET(field, value) [](Instruction& i) { i.field = value; }
+#define NOTHING [](Instruction&) {}
+constexpr Word kWords[] = {
+    {"", "rn", SET(rounding, Rounding::kRn)},
+    {"", "rz", SET(rounding, Rounding::kRz)},
+    {"", "rm", SET(rounding, Rounding::kRm)},
+    {"", "rp", SET(rounding, Rounding::kRp)},
+    {"", "rna", SET(rounding, Rounding::kRna)},
+    {"", "rni", SET(rounding, Rounding::kRni)},
+    {"", "rzi", SET(rounding, Rounding::kRzi)},
+    {"", "rmi", SET(rounding, Rounding::kRmi)},
+    {"", "rpi", SET(rounding, Rounding::kRpi)},
+    {"", "ftz", SET(ftz, true)},
+    {"", "sat", SET(sat, true)},
+    {"", "approx", SET(approx, true)},
+    {"", "full", SET(full, true)},
+    {"", "relu", SET(relu, true)},
+    {"", "noftz", SET(noftz, true)},
+    {"", "NaN", SET(nan, true)},
+    {"", "cc", SET(carry_out, true)},
+    {"", "wrap", SET(wrap, true)},
+    {"", "clamp", SET(wrap, false)},
+    {"", "shiftamt", SET(shiftamt, true)},
+    {"", "to", SET(to, true)},
+    {"", "nc", SET(nc, true)},
+    {"", "volatile", SET(is_volatile, true)},
+    {"", "relaxed", SET(is_volatile, true)},
+    {"", "acquire", SET(is_volatile, true)},
+    {"", "release", SET(is_volatile, true)},
+    {"", "acq_rel", SET(is_volatile, true)},
+    {"", "sc", SET(is_volatile, true)},
+    {"", "uni", SET(uni, true)},
+    {"", "sync", SET(sync, true)},
+    {"", "aligned", SET(aligned, true)},
+    {"", "trans", SET(trans, true)},
+    {"", "lo", SET(product, Product::kLo)},
+    {"", "hi", SET(product, Product::kHi)},
+    {"", "wide", SET(product, Product::kWide)},
+    {"", "v2", SET(vector, 2)},
+    {"", "v4", SET(vector, 4)},
+    {"", "x1", SET(vector, 1)},
+    {"", "x2", SET(vector, 2)},
+    {"", "x4", SET(vector, 4)},
+    {"", "m16n8k4", SET(shape, (std::array<int, 3>{16, 8, 4}))},
+    {"", "m16n8k8", SET(shape, (std::array<int, 3>{16, 8, 8}))},
+    {"", "m16n8k16", SET(shape, (std::array<int, 3>{16, 8, 16}))},
+    {"", "global", SET(space, Space::kGlobal)},
+    {"", "shared", SET(space, Space::kShared)},
+    {"", "shared::cta", SET(space, Space::kShared)},
+    {"", "local", SET(space, Space::kLocal)},
+    {"", "const", SET(space, Space::kConst)},
+    {"", "param", SET(space, Space::kParam)},
+    {"", "param::entry", SET(space, Space::kParam)},
+    {"", "param::func", SET(space, Space::kParam)},
+    {"", "cg", SET(bypass_l1, true)},
+    // These say how caches are to be used, or how far an ordering reaches: the emulator has no
+    // caches and one order.
+    {"", "weak", NOTHING},
+    {"", "ca", NOTHING},
+    {"", "cs", NOTHING},
+    {"", "lu", NOTHING},
+    {"", "cv", NOTHING},
+    {"", "wb", NOTHING},
+    {"", "wt", NOTHING},
+    {"", "cta", NOTHING},
+    {"", "cluster", NOTHING},
+    {"", "gpu", NOTHING},
+    {"", "gl", NOTHING},
+    {"", "sys", NOTHING},
+    {"", "L1::evict_normal", NOTHING},
+    {"", "L1::evict_unchanged", NOTHING},
+    {"", "L1::evict_first", NOTHING},
+    {"", "L1::evict_last", NOTHING},
+    {"", "L1::no_allocate", NOTHING},
+    {"", "L2::64B", NOTHING},
+    {"", "L2::128B", NOTHING},
+    {"", "L2::256B", NOTHING},
+    {"", "L2::evict_last", NOTHING},
+    {"", "L2::evict_normal", NOTHING},
+    // The only possible value.
+    {"", "m8n8", NOTHING},
+    {"", "row", NOTHING},
+    {"", "col", NOTHING},
+    {"cmp", "eq", SET(compare, Compare::kEq)},
+    {"cmp", "ne", SET(compare, Compare::kNe)},
+    {"cmp", "lt", SET(compare, Compare::kLt)},
+    {"cmp", "le", SET(compare, Compare::kLe)},
+    {"cmp", "gt", SET(compare, Compare::kGt)},
+    {"cmp", "ge", SET(compare, Compare::kGe)},
+    {"cmp", "lo", SET(compare, Compare::kLo)},
+    {"cmp", "ls", SET(compare, Compare::kLs)},
+    {"cmp", "hi", SET(compare, Compare::kHi)},
+    {"cmp", "hs", SET(compare, Compare::kHs)},
+    {"cmp", "equ", SET(compare, Compare::kEqu)},
+    {"cmp", "neu", SET(compare, Compare::kNeu)},
+    {"cmp", "ltu", SET(compare, Compare::kLtu)},
+    {"cmp", "leu", SET(compare, Compare::kLeu)},
+    {"cmp", "gtu", SET(compare, Compare::kGtu)},
+    {"cmp", "geu", SET(compare, Compare::kGeu)},
+    {"cmp", "num", SET(compare, Compare::kNum)},
+    {"cmp", "nan", SET(compare, Compare::kNan)},
+    {"bool", "and", SET(combine, BoolOp::kAnd)},
+    {"bool", "or", SET(combine, BoolOp::kOr)},
+    {"bool", "xor", SET(combine, BoolOp::kXor)},
+    {"mode", "add", SET(mode, Mode::kAdd)},
+    {"mode", "min", SET(mode, Mode::kMin)},
+    {"mode", "max", SET(mode, Mode::kMax)},
+    {"mode", "and", SET(mode, Mode::kAnd)},
+    {"mode", "or", SET(mode, Mode::kOr)},
+    {"mode", "xor", SET(mode, Mode::kXor)},
+    {"mode", "exch", SET(mode, Mode::kExch)},
+    {"mode", "cas", SET(mode, Mode::kCas)},
+    {"mode", "inc", SET(mode, Mode::kInc)},
+    {"mode", "dec", SET(mode, Mode::kDec)},
+    {"mode", "popc", SET(mode, Mode::kPopc)},
+    {"mode", "up", SET(mode, Mode::kUp)},
+    {"mode", "down", SET(mode, Mode::kDown)},
+    {"mode", "bfly", SET(mode, Mode::kBfly)},
+    {"mode", "idx", SET(mode, Mode::kIdx)},
+    {"mode", "all", SET(mode, Mode::kAll)},
+    {"mode", "any", SET(mode, Mode::kAny)},
+    {"mode", "uni", SET(mode, Mode::kUni)},
+    {"mode", "ballot", SET(mode, Mode::kBallot)},
+    {"mode", "sync", SET(mode, Mode::kSync)},
+    {"mode", "arrive", SET(mode, Mode::kArrive)},
+    {"mode", "l", SET(mode, Mode::kL)},
+    {"mode", "r", SET(mode, Mode::kR)},
+    {"mode", "f4e", SET(mode, Mode::kF4e)},
+    {"mode", "b4e", SET(mode, Mode::kB4e)},
+    {"mode", "rc8", SET(mode, Mode::kRc8)},
+    {"mode", "ecl", SET(mode, Mode::kEcl)},
+    {"mode", "ecr", SET(mode, Mode::kEcr)},
+    {"mode", "rc16", SET(mode, Mode::kRc16)},
+    {"mode", "finite", SET(mode, Mode::kFinite)},
+    {"mode", "infinite", SET(mode, Mode::kInfinite)},
+    {"mode", "number", SET(mode, Mode::kNumber)},
+    {"mode", "notanumber", SET(mode, Mode::kNotANumber)},
+    {"mode", "normal", SET(mode, Mode::kNormal)},
+    {"mode", "subnormal", SET(mode, Mode::kSubnormal)},
+};
+#undef SET
+#undef NOTHING
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    if (end > 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return parts;
 }
 
-// Tries the modifiers against one form; `bad` is the first that does not fit.
-bool TakeModifiers(const IsaRow& row, const std::vector<std::string_view>& parts, Instruction& in,
-                   std::string_view& bad) {
-  size_t next = 0;
-  for (std::string_view slot : Split(row.modifiers, ' ')) {
-    const char mark = slot.back();
-    if (mark == '?' || mark == '*') slot.remove_suffix(1);
-    if (slot == "reduce" || (slot == "popc" && row.op == Op::kBar)) {
-      if (next + 1 >= parts.size() || !TakeTwoParts(slot, parts[next], parts[next + 1], in)) {
-        bad = next < parts.size() ? parts[next] : "";
-        return false;
-      }
-      next += 2;
+// One modifier's place in a form.
+struct Place {
+  enum class Kind : uint8_t { kWord, kType, kSource, kSameType, kSameSource };
+  Kind kind = Kind::kWord;
+  bool optional = false;
+  std::vector<std::pair<std::string_view, Apply>> words;  // of kWord, with what they do
+  std::vector<std::pair<std::string_view, Type>> types;
+};
+
+struct Form {
+  const IsaRow* row = nullptr;
+  std::vector<Place> places;
+  std::vector<OperandPattern> operands;
+};
+
+Apply FindApply(std::string_view field, std::string_view word) {
+  if (field == "-") return [](Instruction&) {};
+  for (const Word& row : kWords) {
+    if (row.field == field && row.word == word) return row.apply;
+  }
+  DUOTONE_CHECK(false) << "the instruction table has no modifier '" << field << ":" << word << "'";
+  return nullptr;
+}
+
+Place ReadPlace(std::string_view text) {
+  Place place;
+  if (text.back() == '?') {
+    place.optional = true;
+    text.remove_suffix(1);
+  }
+  if (text == "=$" || text == "=%") {
+    place.kind = text == "=$" ? Place::Kind::kSameType : Place::Kind::kSameSource;
+    return place;
+  }
+  if (text[0] == '$' || text[0] == '%') {
+    place.kind = text[0] == '$' ? Place::Kind::kType : Place::Kind::kSource;
+    text.remove_prefix(1);
+  }
+  std::string_view field;
+  // "shared::cta" is one word, "mode:add" is not.
+  if (const size_t colon = text.find(':');
+      colon != std::string_view::npos && text.substr(colon, 2) != "::") {
+    field = text.substr(0, colon);
+    text.remove_prefix(colon + 1);
+  }
+  const auto add = [&](std::string_view word) {
+    if (place.kind == Place::Kind::kWord) {
+      place.words.emplace_back(word, FindApply(field, word));
+    } else {
+      DUOTONE_CHECK(TypeFromName(word) != Type::kNone) << "no type '" << word << "'";
+      place.types.emplace_back(word, TypeFromName(word));
+    }
+  };
+  for (std::string_view word : Split(text, '|')) {
+    if (word[0] != '<') {
+      add(word);
       continue;
     }
-    bool taken = false;
-    while (next < parts.size() && TakeSlot(slot, parts[next], row, in)) {
-      taken = true;
-      ++next;
-      if (mark != '*') break;
+    const auto list = std::find_if(std::begin(kLists), std::end(kLists),
+                                   [&](const NamedList& l) { return l.name == word; });
+    DUOTONE_CHECK(list != std::end(kLists)) << "no list '" << word << "'";
+    for (std::string_view member : Split(list->words, '|')) add(member);
+  }
+  return place;
+}
+
+OperandPattern ReadOperand(std::string_view text) {
+  OperandPattern pattern;
+  if (text == "[]") {
+    pattern.shape = OperandPattern::Shape::kAddress;
+    return pattern;
+  }
+  if (text == "label" || text == "count") {
+    pattern.shape = text == "label" ? OperandPattern::Shape::kLabel : OperandPattern::Shape::kCount;
+    return pattern;
+  }
+  std::string type;
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '=':
+        pattern.result = true;
+        break;
+      case '?':
+        pattern.optional = true;
+        break;
+      case '!':
+        pattern.negatable = true;
+        break;
+      case '+':
+        pattern.wider = true;
+        break;
+      case '&':
+        pattern.symbol = true;
+        break;
+      case '_':
+        pattern.sink = true;
+        break;
+      case '/':
+        pattern.parts = true;
+        break;
+      case '*':
+        pattern.vector = true;
+        break;
+      case '|':
+        pattern.bar = pattern.sink = true;
+        break;
+      case '^':
+        pattern.immediate = true;
+        break;
+      case '#':
+        pattern.braces = i + 1 < text.size() ? text[++i] - '0' : -1;
+        break;
+      default:
+        type += text[i];
     }
-    if (!taken && mark != '?' && mark != '*') {
-      bad = next < parts.size() ? parts[next] : "";
+  }
+  if (type == "T") {
+    pattern.of = OperandPattern::Of::kType;
+  } else if (type == "S") {
+    pattern.of = OperandPattern::Of::kSource;
+  } else if (type == "2T") {
+    pattern.of = OperandPattern::Of::kTwiceType;
+  } else {
+    pattern.fixed = TypeFromName(type);
+    DUOTONE_CHECK(pattern.fixed != Type::kNone) << "no operand type '" << text << "'";
+  }
+  return pattern;
+}
+
+Form ReadForm(const IsaRow& row) {
+  Form form;
+  form.row = &row;
+  for (std::string_view text : Split(row.modifiers, ' ')) form.places.push_back(ReadPlace(text));
+  for (std::string_view text : Split(row.operands, ' ')) {
+    form.operands.push_back(ReadOperand(text));
+  }
+  return form;
+}
+
+using Forms = std::unordered_map<std::string_view, std::vector<Form>>;
+const Forms& AllForms() {
+  static const Forms* const forms = [] {
+    auto* made = new Forms;
+    for (const IsaRow& row : IsaRows()) (*made)[row.word].push_back(ReadForm(row));
+    return made;
+  }();
+  return *forms;
+}
+
+bool TakeWord(const Place& place, std::string_view word, Instruction& instruction) {
+  switch (place.kind) {
+    case Place::Kind::kWord:
+      for (const auto& [name, apply] : place.words) {
+        if (name != word) continue;
+        apply(instruction);
+        return true;
+      }
       return false;
+    case Place::Kind::kType:
+    case Place::Kind::kSource:
+      for (const auto& [name, type] : place.types) {
+        if (name != word) continue;
+        (place.kind == Place::Kind::kType ? instruction.type : instruction.source_type) = type;
+        return true;
+      }
+      return false;
+    case Place::Kind::kSameType:
+      return word == TypeName(instruction.type);
+    case Place::Kind::kSameSource:
+      return word == TypeName(instruction.source_type);
+  }
+  return false;
+}
+
+// How many of the modifiers fit the form; all of them and true: it is this form.
+std::pair<size_t, bool> Match(const Form& form, const std::vector<std::string_view>& modifiers,
+                              Instruction& instruction) {
+  size_t at = 0;
+  for (const Place& place : form.places) {
+    if (at < modifiers.size() && TakeWord(place, modifiers[at], instruction)) {
+      ++at;
+    } else if (!place.optional) {
+      return {at, false};
     }
   }
-  bad = next < parts.size() ? parts[next] : "";
-  return next == parts.size();
+  return {at, at == modifiers.size()};
 }
 
-bool TakesOperands(const IsaRow& row, int count) {
-  int least = 0, most = 0;
-  for (std::string_view item : Split(row.operands, ' ')) {
-    if (item.back() == '|') continue;  // belongs to the operand before it
-    ++most;
-    if (item.back() != '?') ++least;
+std::string PlaceText(const Place& place) {
+  std::vector<std::string_view> words;
+  for (const auto& [word, apply] : place.words) words.push_back(word);
+  for (const auto& [word, type] : place.types) words.push_back(word);
+  if (place.kind == Place::Kind::kSameType) return ".(as the first)";
+  if (place.kind == Place::Kind::kSameSource) return ".(as the second)";
+  const auto append = [](std::string* out, std::string_view word) {
+    out->append(".").append(word);
+  };
+  const std::string joined = absl::StrJoin(words, ",", append);
+  if (place.optional) return absl::StrCat("{", joined, "}");
+  return words.size() == 1 ? joined : absl::StrCat("[", joined, "]");
+}
+
+std::string FormText(const Form& form) {
+  std::string text(form.row->word);
+  for (const Place& place : form.places) text += PlaceText(place);
+  return text;
+}
+
+// "d, [a], b" of a row: what stands where.
+std::string OperandsText(const Form& form) {
+  if (form.row->op == Op::kCall) return "{(results), }function{, (arguments)}";
+  std::string text;
+  char next_name = 'a';
+  for (const OperandPattern& pattern : form.operands) {
+    const std::string name(1, pattern.bar ? 'p' : pattern.result ? 'd' : next_name++);
+    std::string operand = name;
+    if (pattern.shape == OperandPattern::Shape::kAddress) operand = absl::StrCat("[", name, "]");
+    if (pattern.shape == OperandPattern::Shape::kLabel) operand = absl::StrCat("label");
+    if (pattern.negatable) operand = absl::StrCat("{!}", name);
+    if (pattern.vector || pattern.braces != 0) operand = absl::StrCat(name, "...");
+    const char* const between = text.empty() ? "" : pattern.bar ? "|" : ", ";
+    if (pattern.bar || pattern.optional) {
+      absl::StrAppend(&text, "{", between, operand, "}");
+    } else {
+      absl::StrAppend(&text, between, operand);
+    }
   }
-  return count >= least && count <= most;
-}
-
-// Rules that hold between modifiers.
-bool IsConsistent(const Instruction& in) {
-  switch (in.op) {
-    case Op::kRcp:
-    case Op::kSqrt:
-      return in.approx != (in.rounding != Rounding::kNone);
-    case Op::kDiv:
-      return !IsFloat(in.type) || in.approx + in.full + (in.rounding != Rounding::kNone) == 1;
-    case Op::kMul:
-    case Op::kMad:
-      return in.product != Product::kWide || TypeBytes(in.type) <= 4;
-    case Op::kMadc:
-      return in.product != Product::kWide;
-    default:
-      return true;
-  }
-}
-
-bool NamesForm(const IsaRow& row, std::string_view word) {
-  return word.starts_with(row.name) &&
-         (word.size() == row.name.size() || word[row.name.size()] == '.');
+  return text;
 }
 
 }  // namespace
 
-std::span<const IsaRow> IsaRows() { return kRows; }
-
-const IsaRow* MatchIsa(std::string_view word, int operands, Instruction& instruction,
-                       std::string& why) {
-  bool has_name = false, has_modifiers = false;
-  std::string_view bad;
-  for (const IsaRow& row : kRows) {
-    if (!NamesForm(row, word)) continue;
-    has_name = true;
-    const std::string_view rest = word.substr(std::min(row.name.size() + 1, word.size()));
-    Instruction tried;
-    tried.op = row.op;
-    std::string_view first_bad;
-    if (!TakeModifiers(row, Split(rest, '.'), tried, first_bad) || !IsConsistent(tried)) {
-      bad = first_bad;
-      continue;
+absl::StatusOr<IsaMatch> MatchIsa(std::string_view words) {
+  std::vector<std::string_view> modifiers;
+  const size_t dot = std::min(words.find('.'), words.size());
+  const std::string_view first = words.substr(0, dot);
+  for (size_t at = dot; at < words.size();) {
+    const size_t end = std::min(words.find('.', at + 1), words.size());
+    modifiers.push_back(words.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  const auto found = AllForms().find(first);
+  if (found == AllForms().end()) {
+    return Unimplemented("there is no instruction '%s' in the emulator", first);
+  }
+  size_t furthest = 0;
+  for (const Form& form : found->second) {
+    IsaMatch match;
+    match.instruction.op = form.row->op;
+    const auto [taken, whole] = Match(form, modifiers, match.instruction);
+    if (whole) {
+      match.operands = &form.operands;
+      for (const OperandPattern& pattern : form.operands) {
+        match.instruction.results += pattern.result;
+      }
+      // bar is barrier.aligned.
+      if (first == "bar" && match.instruction.op == Op::kBar) match.instruction.aligned = true;
+      return match;
     }
-    has_modifiers = true;
-    if (!TakesOperands(row, operands)) continue;
-    instruction = std::move(tried);
-    instruction.results = row.results;
-    if (row.name == "bar") instruction.aligned = true;
-    return &row;
+    furthest = std::max(furthest, taken);
   }
-  if (!has_name) {
-    why = "there is no such instruction in the emulator";
-  } else if (has_modifiers) {
-    why = absl::StrFormat("it does not take %d operands", operands);
-  } else if (bad.empty()) {
-    why = "modifiers are missing, or do not go together";
-  } else {
-    why = absl::StrFormat("the emulator does not know it with '.%s'", bad);
+  std::vector<std::string> known;
+  for (const Form& form : found->second) {
+    Instruction ignored;
+    if (Match(form, modifiers, ignored).first == furthest) known.push_back(FormText(form));
   }
-  return nullptr;
+  if (known.size() > 3) known.resize(3);
+  const std::string what =
+      furthest < modifiers.size()
+          ? absl::StrFormat("'.%s' is not understood there", modifiers[furthest])
+          : std::string("something is missing at its end");
+  return Unimplemented("the emulator has no such form of %s: %s; it knows %s", first, what,
+                       absl::StrJoin(known, " and "));
+}
+
+Type OperandType(const OperandPattern& pattern, const Instruction& instruction) {
+  switch (pattern.of) {
+    case OperandPattern::Of::kFixed:
+      return pattern.fixed;
+    case OperandPattern::Of::kType:
+      return instruction.type;
+    case OperandPattern::Of::kSource:
+      return instruction.source_type;
+    case OperandPattern::Of::kTwiceType:
+      break;
+  }
+  switch (instruction.type) {
+    case Type::kU16:
+      return Type::kU32;
+    case Type::kS16:
+      return Type::kS32;
+    case Type::kU32:
+      return Type::kU64;
+    default:
+      return Type::kS64;
+  }
+}
+
+std::vector<std::string> SampleWords(const IsaRow& row) {
+  const Form form = ReadForm(row);
+  size_t count = 1;
+  for (const Place& place : form.places) {
+    count = std::max(count, place.words.size() + place.types.size() + (place.optional ? 1 : 0));
+  }
+  std::vector<std::string> samples;
+  for (size_t sample = 0; sample < count; ++sample) {
+    std::string text(row.word);
+    std::string_view type, source;
+    for (const Place& place : form.places) {
+      std::string_view word;
+      if (place.kind == Place::Kind::kSameType) {
+        word = type;
+      } else if (place.kind == Place::Kind::kSameSource) {
+        word = source;
+      } else if (!place.types.empty()) {
+        word = place.types[sample % place.types.size()].first;
+        (place.kind == Place::Kind::kType ? type : source) = word;
+      } else {
+        const size_t choice = sample % (place.words.size() + (place.optional ? 1 : 0));
+        if (choice == place.words.size()) continue;
+        word = place.words[choice].first;
+      }
+      text.append(".").append(word);
+    }
+    samples.push_back(std::move(text));
+  }
+  return samples;
 }
 
 std::string InstructionListMarkdown() {
-  std::string text = "| instruction | modifiers | types | from |\n| --- | --- | --- | --- |\n";
-  for (const IsaRow& row : kRows) {
-    absl::StrAppendFormat(&text, "| `%s` | %s | %s | %s |\n", row.name, row.modifiers, row.types,
-                          row.source_types);
+  std::string text =
+      "Alternatives stand in `[ ]`, what may be left out in `{ }`.\n\n"
+      "| Instruction | Operands |\n|---|---|\n";
+  std::vector<std::string_view> words;
+  for (const auto& [word, forms] : AllForms()) words.push_back(word);
+  std::sort(words.begin(), words.end());
+  for (std::string_view word : words) {
+    for (const Form& form : AllForms().at(word)) {
+      absl::StrAppend(&text, "| `", FormText(form), "` | ");
+      const std::string operands = OperandsText(form);
+      absl::StrAppend(&text, operands.empty() ? "" : absl::StrCat("`", operands, "` "), "|\n");
+    }
   }
   return text;
 }

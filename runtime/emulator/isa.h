@@ -6,38 +6,64 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "runtime/emulator/ptx.h"
 
 namespace duotone::emulator {
 
-// One form of an instruction. A form with several names is several rows.
+// One form of an instruction, as the table has it.
 struct IsaRow {
-  Op op;
-  std::string_view name;  // "add", "cp.async.wait_group": the words that modifiers follow
-  // The modifiers in PTX's order, those with ? may be missing, those with * come any number of
-  // times: names of the slots in isa.cc, or the word itself. T and S are types.
+  std::string_view word;  // "add"
+  Op op = Op::kMov;
+  // What follows the word, in order: `a|b` one of these, `a|b?` or none. `$` and `%` begin the
+  // types of Instruction::type and source_type, `=` a type that must be the same as one of the two
+  // ("=$", "=%"). `cmp:`, `mode:`, ... says which of several meanings a word has; `<rnd>` stands
+  // for a list. "rn|rz? ftz? $f32|f64".
   std::string_view modifiers;
-  std::string_view types;         // of T
-  std::string_view source_types;  // of S
-  // One item per operand, results first:
-  //   T, S        a scalar of that type      W         of twice the width of T
-  //   u32, ...    a scalar of a fixed type   pred      a predicate
-  //   T+, S+      its register may be wider  T*        .v2 and .v4: a vector; likewise wider
-  //   X           a scalar or a vector of parts, of mov
-  //   pred|       after a |, a second result which may be missing
-  //   A           an address                 L         a label
-  //   D, A16, B16, C, M    fragments of mma and ldmatrix
-  // An item with ? may be missing at the end.
+  // The operands, in order, by the types they are taken as: T and S are `type` and `source_type`,
+  // 2T twice as wide as T. "=T T u32". What stands around a type:
+  //   =      a result
+  //   ?      may be left out (the last ones first)
+  //   !      a predicate that may be negated
+  //   +      its register may be wider
+  //   &      may be the address of a variable
+  //   _      may be a sink
+  //   /      may be {...} of equal parts
+  //   *      as many as .v2 and .v4 say, in braces
+  //   #      as many as .x2 and .x4 say, always in braces; #2 just two
+  //   |      behind a result, after a bar in the text; may be left out
+  //   ^      a constant number
+  // []: an address. label: of bra. count: a number that becomes Instruction::bytes, no operand.
   std::string_view operands;
-  int results = 1;
 };
 std::span<const IsaRow> IsaRows();
 
-// Fills op, types and modifiers from an instruction's first word, "add.rn.f32", and returns its
-// row, of those that fit and take this number of operands. Null: `why` says what is wrong.
-const IsaRow* MatchIsa(std::string_view word, int operands, Instruction& instruction,
-                       std::string& why);
+struct OperandPattern {
+  enum class Shape : uint8_t { kValue, kAddress, kLabel, kCount };
+  enum class Of : uint8_t { kFixed, kType, kSource, kTwiceType };
+  Shape shape = Shape::kValue;
+  Of of = Of::kFixed;
+  Type fixed = Type::kNone;  // of kFixed
+  bool result = false, optional = false, negatable = false, wider = false, symbol = false;
+  bool sink = false, parts = false, vector = false, bar = false, immediate = false;
+  int braces = 0;  // how many values stand in braces; -1: Instruction::vector of them
+};
+
+// An instruction's words understood: everything but operands, guard and place.
+struct IsaMatch {
+  Instruction instruction;  // `results` included
+  const std::vector<OperandPattern>* operands = nullptr;
+};
+// "ld.global.v4.f32". An error says what is not known about it, and what would be.
+absl::StatusOr<IsaMatch> MatchIsa(std::string_view words);
+// The type an operand is taken as.
+Type OperandType(const OperandPattern& pattern, const Instruction& instruction);
+
+// One text per row and alternative of it, each alternative at least once: "add.rn.f32",
+// "add.ftz.f32", ...
+std::vector<std::string> SampleWords(const IsaRow& row);
 
 // The list of all instructions with their modifiers and types, as Markdown.
 std::string InstructionListMarkdown();

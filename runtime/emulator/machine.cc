@@ -69,7 +69,9 @@ absl::Status Machine::AllocateVariables(LoadedModule& module) {
     std::vector<uint8_t> bytes = variables[i].initial;
     bytes.resize(static_cast<size_t>(variables[i].bytes), 0);
     for (const auto& [at, variable] : variables[i].address_at) {
-      const uint64_t address = module.addresses[variable];
+      uint64_t address = 0;
+      std::memcpy(&address, bytes.data() + at, sizeof(address));
+      address += module.addresses[variable];
       std::memcpy(bytes.data() + at, &address, sizeof(address));
     }
     DUOTONE_RETURN_IF_ERROR(

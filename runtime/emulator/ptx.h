@@ -259,7 +259,9 @@ struct Operand {
     kSymbolAddress,  // [symbol + offset]: `index` is the variable
     kLabel,          // `index` in PtxFunction::body, which may be its size
     kFunction,       // `index` in PtxModule::functions
-    kSink,           // _: a result that nobody wants, or a predicate that is not there
+    // _: a result that nobody wants, or a predicate that is not there. Only of setp, shfl, match,
+    // ld, atom and the parts of mov.
+    kSink,
   };
   Kind kind = Kind::kSink;
   Type type = Type::kNone;           // as which the instruction takes it
@@ -304,8 +306,9 @@ struct Instruction {
   int guard = -1;  // the register of @%p1; -1: always
   bool guard_negated = false;
   int results = 0;  // how many of the operands are written
-  // In the order of the text, but for two that are made explicit: setp and shfl with one result get
-  // a kSink as their second, a predicate that bar.red or setp combines stands last.
+  // In the order of the text. setp, shfl and match with one result get a kSink as their second. The
+  // bytes of cp.async and the groups of wait_group are `bytes` and no operands. call: its results,
+  // the function, its arguments.
   std::vector<OperandGroup> operands;
 
   int line = 0;         // of the PTX text, from 1
@@ -328,7 +331,8 @@ struct Variable {
   int64_t bytes = 0;  // 0 for .extern .shared x[]
   bool is_extern = false;
   std::vector<uint8_t> initial;  // empty: zeros; else `bytes` of them
-  // A module variable whose initial value holds addresses: {at, variable}.
+  // A module variable whose initial value holds addresses: {at, variable}. The variable's address
+  // is added to the 8 bytes that are there.
   std::vector<std::pair<int64_t, int>> address_at;
 };
 

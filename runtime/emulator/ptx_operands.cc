@@ -53,30 +53,15 @@ constexpr SpecialRow kSpecials[] = {
     {"%dynamic_smem_size", Special::kDynamicSmemSize},
 };
 
-std::vector<std::string_view> Items(std::string_view text) {
-  std::vector<std::string_view> items;
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    items.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return items;
+bool IsClock(Special special) {
+  return special == Special::kClock || special == Special::kClockHi ||
+         special == Special::kClock64 || special == Special::kGlobaltimer;
 }
 
-Type Widened(Type type) {
-  switch (type) {
-    case Type::kU16:
-      return Type::kU32;
-    case Type::kS16:
-      return Type::kS32;
-    case Type::kU32:
-      return Type::kU64;
-    case Type::kS32:
-      return Type::kS64;
-    default:
-      return type;
-  }
+std::string_view SpaceName(Space space) {
+  constexpr std::array<std::string_view, 6> kNames = {"generic", "global", "shared",
+                                                      "local",   "param",  "const"};
+  return kNames[static_cast<size_t>(space)];
 }
 
 Type BitsOf(int bytes) {
@@ -171,17 +156,11 @@ bool ParseInteger(std::string_view text, uint64_t& value) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-const IsaRow* IsaCache::Match(std::string_view word, int operands, Instruction& instruction,
-                              std::string& why) {
-  const std::pair<std::string, int> key(word, operands);
-  const auto found = rows_.find(key);
-  if (found != rows_.end()) {
-    instruction = found->second.second;
-    return found->second.first;
-  }
-  const IsaRow* row = MatchIsa(word, operands, instruction, why);
-  if (row != nullptr) rows_[key] = {row, instruction};
-  return row;
+absl::StatusOr<const IsaMatch*> IsaCache::Match(std::string_view words) {
+  const auto found = matches_.find(words);
+  if (found != matches_.end()) return &found->second;
+  DUOTONE_ASSIGN_OR_RETURN(IsaMatch match, MatchIsa(words));
+  return &matches_.emplace(words, std::move(match)).first->second;
 }
 
 // ---- Names
@@ -190,7 +169,6 @@ void OperandScope::Begin(PtxFunction* of) {
   function = of;
   blocks_.resize(1);
   blocks_.emplace_back();
-  labels_.clear();
   label_uses.clear();
 }
 
@@ -205,7 +183,21 @@ bool OperandScope::AddVariable(const std::string& name, int index) {
 }
 
 bool OperandScope::AddLabel(const std::string& name, int index) {
-  return labels_.emplace(name, index).second;
+  return blocks_.back().labels.emplace(name, index).second;
+}
+
+void OperandScope::Pop() {
+  const Block block = std::move(blocks_.back());
+  blocks_.pop_back();
+  for (const int index : block.label_uses) {
+    LabelUse& use = label_uses[static_cast<size_t>(index)];
+    const auto found = block.labels.find(use.name);
+    if (found != block.labels.end()) {
+      use.target = found->second;
+    } else if (blocks_.size() > 1) {
+      blocks_.back().label_uses.push_back(index);
+    }
+  }
 }
 
 int OperandScope::FindRegister(std::string_view name) const {
@@ -228,11 +220,6 @@ int OperandScope::FindVariable(std::string_view name) const {
     if (blocks_[i].registers.contains(key)) return -1;
   }
   return -1;
-}
-
-int OperandScope::FindLabel(const std::string& name) const {
-  const auto found = labels_.find(name);
-  return found == labels_.end() ? -1 : found->second;
 }
 
 // ---- As written
@@ -289,85 +276,107 @@ absl::Status OperandScope::ParseRaw(PtxLexer& lexer, Raw& raw) {
 
 // ---- As the table says
 
-absl::Status OperandScope::FillScalar(const PtxToken& word, bool minus, const Raw& raw, Type type,
-                                      bool wider, Operand& operand) {
+absl::Status OperandScope::FillScalar(const OperandPattern& pattern, const PtxToken& word,
+                                      bool minus, const Raw& raw, Type type, Operand& operand) {
   operand.type = type;
   operand.negated = raw.negated;
+  if (raw.negated && !pattern.negatable) return InvalidArgument("'!' stands before %s", word.text);
   if (word.kind == Kind::kNumber) {
     operand.kind = Operand::Kind::kImmediate;
-    if (ImmediateBits(word.text, minus, type, operand.bits)) {
-      // Every number but 0 is true: xor.pred with -1 is not.
-      if (type == Type::kPred) operand.bits = operand.bits != 0;
-      return absl::OkStatus();
+    if (raw.offset != 0) return InvalidArgument("%s has an offset", OneLine(word.text, 60));
+    if (!ImmediateBits(word.text, minus, type, operand.bits)) {
+      return InvalidArgument("'%s' is no immediate for %s", OneLine(word.text, 60), TypeName(type));
     }
-    return InvalidArgument("'%s' is no immediate for %s", OneLine(word.text, 60), TypeName(type));
+    // Every number but 0 is true: xor.pred with -1 is not.
+    if (type == Type::kPred) operand.bits = operand.bits != 0;
+    return absl::OkStatus();
   }
   if (minus) return InvalidArgument("'-' stands before '%s'", OneLine(word.text, 60));
-  if (word.text == "_") return absl::OkStatus();  // kSink
+  if (pattern.immediate) {
+    return InvalidArgument("'%s' stands where a number must be", OneLine(word.text, 60));
+  }
+  if (word.text == "_" && pattern.sink) return absl::OkStatus();
   if (word.text == "WARP_SZ") {
     operand.kind = Operand::Kind::kImmediate;
     operand.bits = 32;
     return absl::OkStatus();
-  }
-  for (const SpecialRow& row : kSpecials) {
-    if (row.name != word.text) continue;
-    operand.kind = Operand::Kind::kSpecial;
-    operand.special = row.special;
-    operand.register_type = row.type;
-    if (Fits(row.type, type, true)) return absl::OkStatus();
-    return InvalidArgument("%s is a %s, not a %s", word.text, TypeName(row.type), TypeName(type));
   }
   const int reg = FindRegister(word.text);
   if (reg >= 0) {
     operand.kind = Operand::Kind::kRegister;
     operand.index = reg;
     operand.register_type = function->registers[static_cast<size_t>(reg)].type;
-    if (operand.negated && type != Type::kPred) {
-      return InvalidArgument("'!' stands before %s", word.text);
-    }
     if (raw.offset != 0) return InvalidArgument("%s has an offset", word.text);
-    if (Fits(operand.register_type, type, wider)) return absl::OkStatus();
+    if (Fits(operand.register_type, type, pattern.wider)) return absl::OkStatus();
     return InvalidArgument("%s is declared as .%s; the instruction takes a .%s there", word.text,
                            TypeName(operand.register_type), TypeName(type));
+  }
+  for (const SpecialRow& row : kSpecials) {
+    if (row.name != word.text) continue;
+    operand.kind = Operand::Kind::kSpecial;
+    operand.special = row.special;
+    operand.register_type = row.type;
+    if (raw.offset == 0 && Fits(row.type, type, true)) return absl::OkStatus();
+    return InvalidArgument("%s is a %s, not a %s", word.text, TypeName(row.type), TypeName(type));
   }
   const int variable = FindVariable(word.text);
   if (variable < 0) {
     return InvalidArgument("there is no register or variable '%s'", OneLine(word.text, 100));
   }
-  if (TypeBytes(type) < 4)
-    return InvalidArgument("an address does not fit into .%s", TypeName(type));
+  if (!pattern.symbol) {
+    return InvalidArgument("the address of %s stands where none may be: it must go through mov",
+                           OneLine(word.text, 100));
+  }
   operand.kind = Operand::Kind::kSymbol;
   operand.index = variable;
   operand.offset = raw.offset;
   return absl::OkStatus();
 }
 
-absl::Status OperandScope::FillVector(const Raw& raw, Type type, int count, bool wider,
+// A value, a vector, the matrices of ldmatrix or the parts of a mov.
+absl::Status OperandScope::FillValues(const OperandPattern& pattern, const Raw& raw,
                                       Instruction& instruction) {
-  const bool is_vector = raw.kind == Raw::Kind::kVector;
-  if (raw.kind == Raw::Kind::kAddress || static_cast<int>(raw.words.size()) != count ||
-      (count > 1 && !is_vector)) {
-    return InvalidArgument("an operand must be a vector of %d", count);
+  if (raw.kind == Raw::Kind::kAddress) {
+    return InvalidArgument("an address stands where a value should be");
+  }
+  Type type = OperandType(pattern, instruction);
+  const auto given = static_cast<int>(raw.words.size());
+  int count = 1;
+  if (pattern.vector) count = instruction.vector;
+  if (pattern.braces != 0) count = pattern.braces < 0 ? instruction.vector : pattern.braces;
+  OperandPattern element = pattern;
+  if (pattern.parts && raw.kind == Raw::Kind::kVector) {
+    // mov.b64 {%r1, %r2}, %rd1: parts of the type's width divided by their number.
+    if ((given != 2 && given != 4) || TypeBytes(type) % given != 0) {
+      return InvalidArgument("a .%s has no %d parts", TypeName(type), given);
+    }
+    count = given;
+    type = BitsOf(TypeBytes(type) / given);
+    element.sink = pattern.result;
+    element.symbol = false;
+  }
+  // Of ldmatrix .x1 the braces are often left out.
+  if (given != count || (count > 1 && raw.kind != Raw::Kind::kVector)) {
+    return InvalidArgument("an operand must be %s, not %d",
+                           count == 1 ? "one value" : absl::StrFormat("a vector of %d", count),
+                           given);
   }
   OperandGroup group(raw.words.size());
   for (size_t i = 0; i < group.size(); ++i) {
-    DUOTONE_RETURN_IF_ERROR(FillScalar(raw.words[i], raw.minus[i], raw, type, wider, group[i]));
+    DUOTONE_RETURN_IF_ERROR(FillScalar(element, raw.words[i], raw.minus[i], raw, type, group[i]));
+    const Operand& operand = group[i];
+    if (pattern.result && operand.kind != Operand::Kind::kRegister &&
+        operand.kind != Operand::Kind::kSink) {
+      return InvalidArgument("'%s' is a result and must be a register",
+                             OneLine(raw.words[i].text, 60));
+    }
+    if (operand.kind == Operand::Kind::kSpecial && IsClock(operand.special) &&
+        instruction.op != Op::kMov) {
+      return InvalidArgument("%s can only be read by mov", raw.words[i].text);
+    }
   }
   instruction.operands.push_back(std::move(group));
   return absl::OkStatus();
-}
-
-// mov.b64 {%r1, %r2}, %rd1: parts of the type's width divided by their number.
-absl::Status OperandScope::FillMove(const Raw& raw, Instruction& instruction) {
-  if (raw.kind != Raw::Kind::kVector)
-    return FillVector(raw, instruction.type, 1, false, instruction);
-  const auto count = static_cast<int>(raw.words.size());
-  const int bytes = TypeBytes(instruction.type);
-  if ((count != 2 && count != 4) || bytes / count < 1 || bytes % count != 0 ||
-      instruction.type == Type::kPred) {
-    return InvalidArgument("a .%s has no %d parts", TypeName(instruction.type), count);
-  }
-  return FillVector(raw, BitsOf(bytes / count), count, false, instruction);
 }
 
 absl::Status OperandScope::FillAddress(const Raw& raw, Instruction& instruction) {
@@ -403,133 +412,121 @@ absl::Status OperandScope::FillAddress(const Raw& raw, Instruction& instruction)
   if (operand.index < 0) {
     return InvalidArgument("there is no register or variable '%s'", OneLine(word.text, 100));
   }
+  // A name stands for the offset in its state space; only in global and constant memory is that
+  // the generic address too.
+  const Space space = module->variables[static_cast<size_t>(operand.index)].space;
+  Space accessed = instruction.space;
+  if (instruction.op == Op::kCpAsync && !instruction.operands.empty()) accessed = Space::kGlobal;
+  const bool is_generic =
+      accessed == Space::kGeneric && (space == Space::kGlobal || space == Space::kConst);
+  if (space != accessed && !is_generic) {
+    return InvalidArgument("%s lies in .%s; the instruction accesses %s memory", word.text,
+                           SpaceName(space), SpaceName(accessed));
+  }
   instruction.operands.push_back({operand});
   return absl::OkStatus();
 }
 
-absl::Status OperandScope::FillOne(std::string_view item, const Raw& raw,
-                                   Instruction& instruction) {
-  const auto scalar = [&](Type type, bool wider = false) {
-    return FillVector(raw, type, 1, wider, instruction);
-  };
-  if (item == "T") return scalar(instruction.type);
-  if (item == "S") return scalar(instruction.source_type);
-  if (item == "T+") return scalar(instruction.type, true);
-  if (item == "S+") return scalar(instruction.source_type, true);
-  if (item == "P") {
-    return scalar(instruction.product == Product::kWide ? Widened(instruction.type)
-                                                        : instruction.type);
+absl::Status OperandScope::FillLabel(const Raw& raw, Instruction& instruction) {
+  if (raw.kind != Raw::Kind::kScalar || raw.words[0].kind != Kind::kWord) {
+    return InvalidArgument("a label is missing");
   }
-  if (item == "T*") return FillVector(raw, instruction.type, instruction.vector, true, instruction);
-  if (item == "X") return FillMove(raw, instruction);
-  if (item == "A") return FillAddress(raw, instruction);
-  if (item == "M") return FillVector(raw, Type::kB32, instruction.vector, false, instruction);
-  if (item == "L") {
-    if (raw.kind != Raw::Kind::kScalar || raw.words[0].kind != Kind::kWord) {
-      return InvalidArgument("a label is missing");
-    }
-    Operand operand;
-    operand.kind = Operand::Kind::kLabel;
-    operand.index = static_cast<int>(label_uses.size());
-    label_uses.emplace_back(raw.words[0].text);
-    instruction.operands.push_back({operand});
-    return absl::OkStatus();
-  }
-  if (item == "N") {
-    uint64_t value = 0;
-    if (raw.kind != Raw::Kind::kScalar || raw.minus[0] || !ParseInteger(raw.words[0].text, value) ||
-        value > 64) {
-      return InvalidArgument("a small number is missing");
-    }
-    instruction.bytes = static_cast<int>(value);
-    return absl::OkStatus();
-  }
-  // Fragments of m x n x k over 32 lanes, in registers of 32 bits.
-  const auto& [m, n, k] = instruction.shape;
-  const int source_bytes = TypeBytes(instruction.source_type);
-  if (item == "A16")
-    return FillVector(raw, Type::kB32, m * k * source_bytes / 128, false, instruction);
-  if (item == "B16")
-    return FillVector(raw, Type::kB32, n * k * source_bytes / 128, false, instruction);
-  if (item == "D" || item == "C") {
-    const bool is_half = instruction.type == Type::kF16;
-    return FillVector(raw, is_half ? Type::kB32 : Type::kF32, m * n * (is_half ? 2 : 4) / 128,
-                      false, instruction);
-  }
-  return scalar(TypeFromName(item));
+  Operand operand;
+  operand.kind = Operand::Kind::kLabel;
+  operand.index = static_cast<int>(label_uses.size());
+  blocks_.back().label_uses.push_back(operand.index);
+  label_uses.push_back({std::string(raw.words[0].text), -1});
+  instruction.operands.push_back({operand});
+  return absl::OkStatus();
 }
 
-absl::Status OperandScope::Fill(const IsaRow& row, std::vector<Raw>& raws,
+absl::Status OperandScope::FillCount(const Raw& raw, Instruction& instruction) {
+  uint64_t value = 0;
+  if (raw.kind != Raw::Kind::kScalar || raw.minus[0] || raw.words[0].kind != Kind::kNumber ||
+      !ParseInteger(raw.words[0].text, value)) {
+    return InvalidArgument("a number of bytes or groups is missing");
+  }
+  if (value > 1024) return InvalidArgument("%d is too large there", value);
+  instruction.bytes = static_cast<int>(value);
+  // PTX ISA 9.0, 9.7.9.25.3.1.
+  if (instruction.op == Op::kCpAsync && value != 16 &&
+      (instruction.bypass_l1 || (value != 4 && value != 8))) {
+    return InvalidArgument("it copies 4, 8 or 16 bytes, with .cg 16 bytes, not %d", value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OperandScope::FillOne(const OperandPattern& pattern, const Raw& raw,
+                                   Instruction& instruction) {
+  switch (pattern.shape) {
+    case OperandPattern::Shape::kAddress:
+      return FillAddress(raw, instruction);
+    case OperandPattern::Shape::kLabel:
+      return FillLabel(raw, instruction);
+    case OperandPattern::Shape::kCount:
+      return FillCount(raw, instruction);
+    case OperandPattern::Shape::kValue:
+      break;
+  }
+  return FillValues(pattern, raw, instruction);
+}
+
+absl::Status OperandScope::Fill(const IsaMatch& match, const std::vector<Raw>& raws,
                                 Instruction& instruction) {
-  const std::vector<std::string_view> items = Items(row.operands);
-  size_t required = 0, given = 0;
-  for (std::string_view item : items) required += item.back() != '?' && item.back() != '|';
+  size_t required = 0, allowed = 0, given = 0;
+  for (const OperandPattern& pattern : *match.operands) {
+    if (pattern.bar) continue;
+    ++allowed;
+    required += !pattern.optional;
+  }
   for (const Raw& raw : raws) given += !raw.after_bar;
+  if (given < required || given > allowed) {
+    return InvalidArgument("it takes %s operands, not %d",
+                           required == allowed ? absl::StrFormat("%d", required)
+                                               : absl::StrFormat("%d to %d", required, allowed),
+                           given);
+  }
   size_t optional = given - required;
   size_t next = 0;
-  for (std::string_view item : items) {
-    if (item.back() == '|') {
-      item.remove_suffix(1);
-      if (next < raws.size() && raws[next].after_bar) {
-        DUOTONE_RETURN_IF_ERROR(FillOne(item, raws[next++], instruction));
-      } else {
-        instruction.operands.emplace_back(1).front().type = Type::kPred;
-      }
-      ++instruction.results;
+  for (const OperandPattern& pattern : *match.operands) {
+    const bool after_bar = next < raws.size() && raws[next].after_bar;
+    if (pattern.bar && !after_bar) {
+      instruction.operands.emplace_back(1).front().type = pattern.fixed;
       continue;
     }
-    if (item.back() == '?') {
-      item.remove_suffix(1);
-      if (optional == 0) continue;
-      --optional;
-    }
-    if (next >= raws.size() || raws[next].after_bar) return InvalidArgument("'|' stands too much");
-    DUOTONE_RETURN_IF_ERROR(FillOne(item, raws[next++], instruction));
+    if (pattern.optional && optional == 0) continue;
+    optional -= pattern.optional;
+    if (after_bar != pattern.bar) return InvalidArgument("a second result stands behind '|'");
+    DUOTONE_RETURN_IF_ERROR(FillOne(pattern, raws[next++], instruction));
   }
-  if (next != raws.size()) return InvalidArgument("there are operands too many");
-  for (int i = 0; i < instruction.results; ++i) {
-    for (const Operand& result : instruction.operands[static_cast<size_t>(i)]) {
-      if (result.kind != Operand::Kind::kRegister && result.kind != Operand::Kind::kSink) {
-        return InvalidArgument("a result must be a register");
-      }
-    }
-  }
+  if (next != raws.size()) return InvalidArgument("a second result stands behind '|'");
   return absl::OkStatus();
 }
 
 absl::Status OperandScope::ParseOperands(PtxLexer& lexer, std::string_view word, IsaCache& isa,
                                          Instruction& instruction) {
+  // First what the word is: of an unknown instruction nobody wants to hear about its operands.
+  DUOTONE_ASSIGN_OR_RETURN(const IsaMatch* match, isa.Match(word));
+  instruction = match->instruction;
   std::vector<Raw> raws;
-  int count = 0;
+  raws.reserve(match->operands->size());
   if (!lexer.peek().Is(';')) {
-    for (;;) {
+    do {
       raws.emplace_back();
       DUOTONE_RETURN_IF_ERROR(ParseRaw(lexer, raws.back()));
-      ++count;
       if (lexer.Take('|')) {
         raws.emplace_back();
         DUOTONE_RETURN_IF_ERROR(ParseRaw(lexer, raws.back()));
         raws.back().after_bar = true;
       }
-      if (!lexer.Take(',')) break;
-      if (count > 32) return InvalidArgument("there are operands too many");
-    }
+      if (raws.size() > 32) return InvalidArgument("there are operands too many");
+    } while (lexer.Take(','));
   }
   if (!lexer.Take(';')) {
     return InvalidArgument("'%s' stands where ';' should be", OneLine(lexer.peek().text, 60));
   }
-  std::string why;
-  const IsaRow* row = isa.Match(word, count, instruction, why);
-  if (row == nullptr) return InvalidArgument("%s", why);
-  DUOTONE_RETURN_IF_ERROR(Fill(*row, raws, instruction));
-  if (instruction.op == Op::kSetp || instruction.op == Op::kSet) {
-    const size_t wanted = instruction.op == Op::kSetp ? 5 : 4;
-    const bool combines = instruction.combine != BoolOp::kNone;
-    if (combines != (instruction.operands.size() == wanted)) {
-      return InvalidArgument("a predicate belongs to .and, .or and .xor");
-    }
-  }
-  return absl::OkStatus();
+  instruction.operands.reserve(match->operands->size());
+  return Fill(*match, raws, instruction);
 }
 
 absl::Status OperandScope::ParseData(PtxLexer& lexer, Type type, Operand& operand) {
@@ -541,7 +538,12 @@ absl::Status OperandScope::ParseData(PtxLexer& lexer, Type type, Operand& operan
     if (!lexer.Take(')')) return InvalidArgument("generic( without ')'");
   }
   if (raw.kind != Raw::Kind::kScalar) return InvalidArgument("no initial value");
-  DUOTONE_RETURN_IF_ERROR(FillScalar(raw.words[0], raw.minus[0], raw, type, false, operand));
+  // generic(x)+8 and x+8 are the same.
+  const absl::Status offset = ParseOffset(lexer, raw);
+  if (!offset.ok()) return offset;
+  OperandPattern pattern;
+  pattern.symbol = true;
+  DUOTONE_RETURN_IF_ERROR(FillScalar(pattern, raw.words[0], raw.minus[0], raw, type, operand));
   const bool is_address =
       operand.kind == Operand::Kind::kSymbol &&
       (module->variables[static_cast<size_t>(operand.index)].space == Space::kGlobal ||

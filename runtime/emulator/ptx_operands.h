@@ -4,7 +4,6 @@
 #define DUOTONE_RUNTIME_EMULATOR_PTX_OPERANDS_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "runtime/emulator/isa.h"
 #include "runtime/emulator/ptx.h"
 #include "runtime/emulator/ptx_lexer.h"
@@ -21,14 +21,13 @@ namespace duotone::emulator {
 // 12, 0x1F, 0b1, 017, each with an U: false for anything else, or beyond 64 bits.
 bool ParseInteger(std::string_view text, uint64_t& value);
 
-// Rows of the table by word and number of operands, found once.
+// What the table of instructions says of a word, looked up once. Words must live on.
 class IsaCache {
  public:
-  const IsaRow* Match(std::string_view word, int operands, Instruction& instruction,
-                      std::string& why);
+  absl::StatusOr<const IsaMatch*> Match(std::string_view words);
 
  private:
-  std::map<std::pair<std::string, int>, std::pair<const IsaRow*, Instruction>, std::less<>> rows_;
+  std::unordered_map<std::string_view, IsaMatch> matches_;
 };
 
 // The names that a function sees.
@@ -36,12 +35,20 @@ class OperandScope {
  public:
   PtxModule* module = nullptr;
   PtxFunction* function = nullptr;
-  std::vector<std::string> label_uses;  // kLabel operands index this until labels are resolved
+  // Until its function ends, an operand kLabel indexes these.
+  struct LabelUse {
+    std::string name;
+    int target = -1;  // in the body; -1: there is no such label where it is used
+  };
+  std::vector<LabelUse> label_uses;
 
   // A new function; names of the module stay.
   void Begin(PtxFunction* of);
   void Push() { blocks_.emplace_back(); }
-  void Pop() { blocks_.pop_back(); }
+  // Whether names are added to the module, not to a function.
+  bool is_module() const { return blocks_.size() == 1; }
+  // The labels of the block get known to those who use them.
+  void Pop();
 
   // False if the innermost block has something of that name.
   bool AddRegister(const std::string& name, int index);
@@ -50,7 +57,6 @@ class OperandScope {
   // -1: there is none.
   int FindRegister(std::string_view name) const;
   int FindVariable(std::string_view name) const;
-  int FindLabel(const std::string& name) const;
 
   // Everything behind the first word up to the semicolon, checked against the table. The error says
   // what is wrong with the instruction, without its place.
@@ -73,21 +79,22 @@ class OperandScope {
   struct Block {
     std::unordered_map<std::string, int> registers;
     std::unordered_map<std::string, int> variables;
+    std::unordered_map<std::string, int> labels;
+    std::vector<int> label_uses;
   };
 
   absl::Status ParseRaw(PtxLexer& lexer, Raw& raw);
   absl::Status ParseOffset(PtxLexer& lexer, Raw& raw);
-  absl::Status Fill(const IsaRow& row, std::vector<Raw>& raws, Instruction& instruction);
-  absl::Status FillOne(std::string_view item, const Raw& raw, Instruction& instruction);
-  absl::Status FillScalar(const PtxToken& word, bool minus, const Raw& raw, Type type, bool wider,
-                          Operand& operand);
-  absl::Status FillVector(const Raw& raw, Type type, int count, bool wider,
-                          Instruction& instruction);
-  absl::Status FillMove(const Raw& raw, Instruction& instruction);
+  absl::Status Fill(const IsaMatch& match, const std::vector<Raw>& raws, Instruction& instruction);
+  absl::Status FillOne(const OperandPattern& pattern, const Raw& raw, Instruction& instruction);
+  absl::Status FillScalar(const OperandPattern& pattern, const PtxToken& word, bool minus,
+                          const Raw& raw, Type type, Operand& operand);
+  absl::Status FillValues(const OperandPattern& pattern, const Raw& raw, Instruction& instruction);
+  absl::Status FillLabel(const Raw& raw, Instruction& instruction);
+  absl::Status FillCount(const Raw& raw, Instruction& instruction);
   absl::Status FillAddress(const Raw& raw, Instruction& instruction);
 
   std::vector<Block> blocks_{1};  // the module's first
-  std::unordered_map<std::string, int> labels_;
 };
 
 }  // namespace duotone::emulator

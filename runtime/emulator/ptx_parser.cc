@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -64,7 +65,7 @@ class Parser {
   absl::Status ParseInitialValue(Variable& variable, int depth);
   absl::Status ParseInstruction(PtxFunction& function);
   absl::Status ParseGuard(Instruction& instruction);
-  absl::Status ParseCall(PtxFunction& function, Instruction& instruction);
+  absl::Status ParseCall(std::string_view word, Instruction& instruction);
   absl::Status ParseCallArguments(OperandScope& scope, Instruction& instruction, int* count);
   absl::Status ResolveLabels(PtxFunction& function);
 
@@ -73,9 +74,12 @@ class Parser {
   OperandScope scope_;  // of the function being parsed
   int depth_ = 0;
   int64_t initial_bytes_ = 0;
+  std::vector<int64_t> dimensions_;  // of the variable being parsed; 0: to be found out
   int source_file_ = 0;
   int source_line_ = 0;
   std::map<SourcePlace, SourcePlace> inlined_at_;
+  std::unordered_map<std::string, int> function_index_;
+  std::vector<std::pair<int, PtxToken>> calls_;  // which function, where
   IsaCache isa_;
 };
 
@@ -142,6 +146,20 @@ absl::StatusOr<PtxModule> Parser::Run() {
     DUOTONE_RETURN_IF_ERROR(ParseTopLevel());
   }
   if (module_.target.empty()) return InvalidArgument("the PTX has no .target");
+  for (const Variable& variable : module_.variables) {
+    if (!variable.is_extern || variable.space == Space::kShared) continue;
+    return InvalidArgument(
+        "the variable %s is declared .extern, but not defined; the emulator links "
+        "no modules",
+        variable.name);
+  }
+  for (const auto& [index, token] : calls_) {
+    const PtxFunction& called = module_.functions[static_cast<size_t>(index)];
+    if (!called.is_declaration) continue;
+    return ErrorAt(token, absl::StrFormat("%s is declared, but has no body; the emulator brings no "
+                                          "functions of its own and links no modules",
+                                          called.name));
+  }
   return std::move(module_);
 }
 
@@ -281,21 +299,25 @@ absl::Status Parser::ParseFunction(bool is_entry) {
   if (!is_entry && lexer_.Take('(')) {
     DUOTONE_RETURN_IF_ERROR(ParseParameters(')', function.results));
   }
-  function.line = lexer_.peek().line;
+  const PtxToken name = lexer_.peek();
+  function.line = name.line;
   DUOTONE_ASSIGN_OR_RETURN(function.name, ExpectWord("the name of a function"));
   if (lexer_.Take('(')) {
     DUOTONE_RETURN_IF_ERROR(ParseParameters(')', function.parameters));
   }
   DUOTONE_RETURN_IF_ERROR(ParseFunctionDirectives(function));
-  if (lexer_.Take(';')) {
-    function.is_declaration = true;
-    module_.functions.push_back(std::move(function));
-    return absl::OkStatus();
+  const auto [known, is_new] =
+      function_index_.emplace(function.name, static_cast<int>(module_.functions.size()));
+  const auto index = static_cast<size_t>(known->second);
+  const bool is_declaration = lexer_.Take(';');
+  if (is_new) {
+    // Its name is known in its own body.
+    module_.functions.push_back(function);
+    module_.functions[index].is_declaration = true;
+  } else if (!is_declaration && !module_.functions[index].is_declaration) {
+    return ErrorAt(name, absl::StrFormat("there are two functions '%s'", function.name));
   }
-  // Its name is known in its own body.
-  const size_t index = module_.functions.size();
-  module_.functions.push_back(function);
-  module_.functions[index].is_declaration = true;
+  if (is_declaration) return absl::OkStatus();
   source_file_ = source_line_ = 0;
   DUOTONE_RETURN_IF_ERROR(ParseBody(function));
   module_.functions[index] = std::move(function);
@@ -422,6 +444,7 @@ absl::Status Parser::ParseVariable(Space space, bool is_extern, char end, int* i
   variable.space = space;
   variable.is_extern = is_extern;
   int64_t alignment = 0;
+  int64_t vector = 1;
   bool has_type = false;
   while (lexer_.peek().kind == PtxToken::Kind::kDirective) {
     const PtxToken token = lexer_.Next();
@@ -437,7 +460,7 @@ absl::Status Parser::ParseVariable(Space space, bool is_extern, char end, int* i
         return ErrorAt(token, "the emulator knows no .attribute");
       }
     } else if (token.text == ".v2" || token.text == ".v4") {
-      return ErrorAt(token, "the emulator knows no variables of vector types");
+      vector = token.text[2] - '0';
     } else {
       variable.type = TypeFromName(token.text.substr(1));
       has_type = true;
@@ -460,24 +483,29 @@ absl::Status Parser::ParseVariable(Space space, bool is_extern, char end, int* i
   const PtxToken name_token = lexer_.peek();
   if (!has_type) return Unexpected("the type of a variable");
   DUOTONE_ASSIGN_OR_RETURN(variable.name, ExpectWord("the name of a variable"));
-  int64_t elements = 1;
+  int64_t elements = vector;
   bool is_open = false;
+  dimensions_.clear();
   while (lexer_.Take('[')) {
-    if (lexer_.Take(']')) {
+    if (dimensions_.empty() && lexer_.Take(']')) {
       is_open = true;
+      dimensions_.push_back(0);
       continue;
     }
     DUOTONE_ASSIGN_OR_RETURN(const int64_t size,
                              ExpectInteger("the size of an array", 0, kMaxVariableBytes));
     elements = size == 0 ? 0 : std::min(elements, kMaxVariableBytes / size + 1) * size;
+    dimensions_.push_back(size);
+    if (dimensions_.size() > kMaxDepth) return ErrorAt(name_token, "too many dimensions");
     DUOTONE_RETURN_IF_ERROR(Expect(']'));
   }
+  if (vector > 1) dimensions_.push_back(vector);
   if (elements > kMaxVariableBytes / TypeBytes(variable.type)) {
     return ErrorAt(name_token,
                    absl::StrFormat("a variable has more than %d bytes", kMaxVariableBytes));
   }
   variable.bytes = elements * TypeBytes(variable.type);
-  variable.alignment = alignment != 0 ? alignment : TypeBytes(variable.type);
+  variable.alignment = alignment != 0 ? alignment : vector * TypeBytes(variable.type);
   if (lexer_.Take('=')) {
     if (space != Space::kGlobal && space != Space::kConst) {
       return ErrorAt(name_token, "only variables of .global and .const have initial values");
@@ -489,6 +517,14 @@ absl::Status Parser::ParseVariable(Space space, bool is_extern, char end, int* i
     variable.is_extern = true;
     if (space != Space::kShared && !is_extern) {
       return ErrorAt(name_token, "an array without size and without initial values");
+    }
+  }
+  // A definition takes the place of what was declared .extern.
+  if (const int known = scope_.FindVariable(variable.name); known >= 0 && scope_.is_module()) {
+    Variable& declared = module_.variables[static_cast<size_t>(known)];
+    if (declared.space == space && (declared.is_extern || variable.is_extern)) {
+      if (!variable.is_extern) declared = std::move(variable);
+      return Expect(';');
     }
   }
   const int at = static_cast<int>(module_.variables.size());
@@ -523,10 +559,24 @@ absl::Status Parser::ParseInitialValue(Variable& variable, int depth) {
   const PtxToken token = lexer_.peek();
   if (lexer_.Take('{')) {
     if (depth >= kMaxDepth) return ErrorAt(token, "initial values are nested too deeply");
-    if (lexer_.Take('}')) return absl::OkStatus();
-    do {
-      DUOTONE_RETURN_IF_ERROR(ParseInitialValue(variable, depth + 1));
-    } while (lexer_.Take(','));
+    const size_t begin = variable.initial.size();
+    if (!lexer_.peek().Is('}')) {
+      do {
+        DUOTONE_RETURN_IF_ERROR(ParseInitialValue(variable, depth + 1));
+      } while (lexer_.Take(','));
+    }
+    // {{1}, {2}} of an array [2][4]: each row is filled up with zeros.
+    if (depth > 0) {
+      int64_t bytes = TypeBytes(variable.type);
+      for (size_t i = static_cast<size_t>(depth); i < dimensions_.size(); ++i) {
+        bytes = std::min(bytes, kMaxInitialBytes) * dimensions_[i];
+      }
+      if (static_cast<size_t>(depth) >= dimensions_.size() || bytes > kMaxInitialBytes ||
+          variable.initial.size() > begin + static_cast<size_t>(bytes)) {
+        return ErrorAt(token, "the initial values have more braces or values than the array");
+      }
+      variable.initial.resize(begin + static_cast<size_t>(bytes), 0);
+    }
     return Expect('}');
   }
   if (static_cast<int64_t>(variable.initial.size()) > kMaxInitialBytes) {
@@ -539,11 +589,11 @@ absl::Status Parser::ParseInitialValue(Variable& variable, int depth) {
   const size_t at = variable.initial.size();
   variable.initial.resize(at + static_cast<size_t>(TypeBytes(variable.type)), 0);
   if (operand.kind == Operand::Kind::kSymbol) {
-    if (TypeBytes(variable.type) != 8 || operand.offset != 0) {
-      return ErrorAt(token, "an address as initial value takes 8 bytes and no offset");
+    if (TypeBytes(variable.type) != 8) {
+      return ErrorAt(token, "an address as initial value takes 8 bytes");
     }
     variable.address_at.emplace_back(static_cast<int64_t>(at), operand.index);
-    return absl::OkStatus();
+    operand.bits = static_cast<uint64_t>(operand.offset);
   }
   for (size_t i = at; i < variable.initial.size(); ++i) {
     variable.initial[i] = static_cast<uint8_t>(operand.bits >> (8 * (i - at)));
@@ -581,8 +631,8 @@ absl::Status Parser::ParseInstruction(PtxFunction& function) {
   }
   const int guard = instruction.guard;
   const bool guard_negated = instruction.guard_negated;
-  if (word.text == "call" || word.text.starts_with("call.")) {
-    DUOTONE_RETURN_IF_ERROR(ParseCall(function, instruction));
+  if (word.text == "call" || word.text == "call.uni") {
+    DUOTONE_RETURN_IF_ERROR(ParseCall(word.text, instruction));
   } else {
     const absl::Status parsed = scope_.ParseOperands(lexer_, word.text, isa_, instruction);
     if (!parsed.ok()) return ErrorAt(word, std::string(parsed.message()));
@@ -601,8 +651,9 @@ absl::Status Parser::ParseInstruction(PtxFunction& function) {
 }
 
 // call{.uni} {(result, ...),} function{, (argument, ...)};
-absl::Status Parser::ParseCall(PtxFunction&, Instruction& instruction) {
+absl::Status Parser::ParseCall(std::string_view word, Instruction& instruction) {
   instruction.op = Op::kCall;
+  instruction.uni = word == "call.uni";
   if (lexer_.Take('(')) {
     DUOTONE_RETURN_IF_ERROR(ParseCallArguments(scope_, instruction, &instruction.results));
     DUOTONE_RETURN_IF_ERROR(Expect(','));
@@ -611,25 +662,31 @@ absl::Status Parser::ParseCall(PtxFunction&, Instruction& instruction) {
   DUOTONE_ASSIGN_OR_RETURN(const std::string name, ExpectWord("a function"));
   Operand callee;
   callee.kind = Operand::Kind::kFunction;
-  for (size_t i = 0; i < module_.functions.size(); ++i) {
-    if (module_.functions[i].name == name) callee.index = static_cast<int>(i);
-  }
-  if (callee.index < 0) {
+  const auto known = function_index_.find(name);
+  if (known == function_index_.end()) {
     return ErrorAt(token, absl::StrFormat("there is no function '%s'; the emulator knows no "
                                           "indirect calls",
                                           name));
   }
+  callee.index = known->second;
+  calls_.emplace_back(callee.index, token);
+  const PtxFunction& called = module_.functions[static_cast<size_t>(callee.index)];
+  if (called.is_entry) return ErrorAt(token, absl::StrFormat("%s is a kernel", name));
   instruction.operands.push_back({callee});
+  int arguments = 0;
   if (lexer_.Take(',')) {
     if (!lexer_.Take('(')) {
       return ErrorAt(token, "the emulator knows no indirect calls");
     }
-    int arguments = 0;
     DUOTONE_RETURN_IF_ERROR(ParseCallArguments(scope_, instruction, &arguments));
   }
-  if (!lexer_.peek().Is(';')) return Unexpected("';'");
-  lexer_.Next();
-  return absl::OkStatus();
+  if (arguments != static_cast<int>(called.parameters.size()) ||
+      instruction.results != static_cast<int>(called.results.size())) {
+    return ErrorAt(token, absl::StrFormat("%s takes %d arguments and returns %d, not %d and %d",
+                                          name, called.parameters.size(), called.results.size(),
+                                          arguments, instruction.results));
+  }
+  return Expect(';');
 }
 
 absl::Status Parser::ParseCallArguments(OperandScope& scope, Instruction& instruction, int* count) {
@@ -658,8 +715,7 @@ absl::Status Parser::ResolveLabels(PtxFunction& function) {
     for (OperandGroup& group : instruction.operands) {
       for (Operand& operand : group) {
         if (operand.kind != Operand::Kind::kLabel) continue;
-        const std::string& name = scope_.label_uses[static_cast<size_t>(operand.index)];
-        const int target = scope_.FindLabel(name);
+        const auto& [name, target] = scope_.label_uses[static_cast<size_t>(operand.index)];
         if (target < 0) {
           return InvalidArgument("PTX line %d '%s': there is no label '%s' in %s", instruction.line,
                                  module_.TextOf(instruction), name, function.name);
