@@ -308,6 +308,9 @@ OperandPattern ReadOperand(std::string_view text) {
       case '|':
         pattern.bar = pattern.sink = true;
         break;
+      case '~':
+        pattern.absent = true;
+        break;
       case '^':
         pattern.immediate = true;
         break;
@@ -416,6 +419,7 @@ std::string OperandsText(const Form& form) {
   std::string text;
   char next_name = 'a';
   for (const OperandPattern& pattern : form.operands) {
+    if (pattern.absent) continue;
     const std::string name(1, pattern.bar ? 'p' : pattern.result ? 'd' : next_name++);
     std::string operand = name;
     if (pattern.shape == OperandPattern::Shape::kAddress) operand = absl::StrCat("[", name, "]");

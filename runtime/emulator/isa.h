@@ -34,6 +34,7 @@ struct IsaRow {
   //   *      as many as .v2 and .v4 say, in braces
   //   #      as many as .x2 and .x4 say, always in braces; #2 just two
   //   |      behind a result, after a bar in the text; may be left out
+  //   ~      never in the text: a sink where another form has an operand
   //   ^      a constant number
   // []: an address. label: of bra. count: a number that becomes Instruction::bytes, no operand.
   std::string_view operands;
@@ -47,7 +48,7 @@ struct OperandPattern {
   Of of = Of::kFixed;
   Type fixed = Type::kNone;  // of kFixed
   bool result = false, optional = false, negatable = false, wider = false, symbol = false;
-  bool sink = false, parts = false, vector = false, bar = false, immediate = false;
+  bool sink = false, parts = false, vector = false, bar = false, immediate = false, absent = false;
   int braces = 0;  // how many values stand in braces; -1: Instruction::vector of them
 };
 

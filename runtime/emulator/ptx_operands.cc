@@ -475,7 +475,7 @@ absl::Status OperandScope::Fill(const IsaMatch& match, const std::vector<Raw>& r
                                 Instruction& instruction) {
   size_t required = 0, allowed = 0, given = 0;
   for (const OperandPattern& pattern : *match.operands) {
-    if (pattern.bar) continue;
+    if (pattern.bar || pattern.absent) continue;
     ++allowed;
     required += !pattern.optional;
   }
@@ -490,7 +490,7 @@ absl::Status OperandScope::Fill(const IsaMatch& match, const std::vector<Raw>& r
   size_t next = 0;
   for (const OperandPattern& pattern : *match.operands) {
     const bool after_bar = next < raws.size() && raws[next].after_bar;
-    if (pattern.bar && !after_bar) {
+    if (pattern.absent || (pattern.bar && !after_bar)) {
       instruction.operands.emplace_back(1).front().type = pattern.fixed;
       continue;
     }
