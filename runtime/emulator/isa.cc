@@ -25,8 +25,9 @@ constexpr NamedList kLists[] = {
     {"<all-int>", "u8|u16|u32|u64|s8|s16|s32|s64"},
     {"<any16+>", "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64"},
     {"<memory>", "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64"},
-    {"<cmp-type>", "b16|b32|b64|u16|u32|u64|s16|s32|s64"},
-    {"<cmp-int>", "eq|ne|lt|le|gt|ge|lo|ls|hi|hs"},
+    {"<bits>", "b16|b32|b64"},
+    {"<cmp-signed>", "eq|ne|lt|le|gt|ge"},
+    {"<cmp-unsigned>", "eq|ne|lt|le|gt|ge|lo|ls|hi|hs"},
     {"<cmp-float>", "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan"},
     {"<shared>", "shared|shared::cta"},
     {"<space>", "const|global|local|param|param::entry|param::func|shared|shared::cta"},
@@ -457,6 +458,10 @@ absl::StatusOr<IsaMatch> MatchIsa(std::string_view words) {
     match.instruction.op = form.row->op;
     const auto [taken, whole] = Match(form, modifiers, match.instruction);
     if (whole) {
+      const int bytes = TypeBytes(match.instruction.type) * match.instruction.vector;
+      if ((first == "ld" || first == "st") && bytes > 16) {
+        return Unimplemented("a vector of %d bytes; the emulator has those of at most 16", bytes);
+      }
       match.operands = &form.operands;
       for (const OperandPattern& pattern : form.operands) {
         match.instruction.results += pattern.result;
