@@ -181,6 +181,10 @@ runtime::CountedWork WorkOf(const LaunchRecord& record) {
   runtime::CountedWork work;
   const double share = 1.0 / static_cast<double>(std::max<int64_t>(1, record.launches));
   const auto add = [&](double& to, int64_t count) { to += share * static_cast<double>(count); };
+  if (record.bytes_read >= 0 && record.bytes_written >= 0) {
+    work.bytes_read = share * static_cast<double>(record.bytes_read);
+    work.bytes_written = share * static_cast<double>(record.bytes_written);
+  }
   for (size_t i = 0; i < record.counters.size(); ++i) {
     const InstructionCounters& c = record.counters[i];
     add(work.instructions, c.executions);

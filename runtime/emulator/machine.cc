@@ -63,6 +63,7 @@ absl::Status Machine::AllocateVariables(LoadedModule& module) {
     if (!LivesInDeviceMemory(variables[i])) continue;
     DUOTONE_ASSIGN_OR_RETURN(module.addresses[i],
                              memory_->Allocate(variables[i].bytes, variables[i].name));
+    memory_->MakeVariable(module.addresses[i], variables[i].space == Space::kConst);
   }
   for (size_t i = 0; i < variables.size(); ++i) {
     if (!LivesInDeviceMemory(variables[i]) || variables[i].bytes == 0) continue;
@@ -171,7 +172,9 @@ absl::Status Machine::Run(const LaunchRequest& request) {
   launch.number = ++launches_;
   memory_->BeginLaunch(launch.number, options_.checks ? request.note.get() : nullptr);
   record.instructions += Execute(launch, record.counters);
-  memory_->EndLaunch();
+  const GlobalMemory::Traffic traffic = memory_->EndLaunch(options_.counters);
+  record.bytes_read = traffic.read < 0 ? -1 : record.bytes_read + traffic.read;
+  record.bytes_written = traffic.written < 0 ? -1 : record.bytes_written + traffic.written;
   ++record.launches;
   return absl::OkStatus();
 }

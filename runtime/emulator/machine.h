@@ -66,6 +66,9 @@ struct LaunchRecord {
   int64_t launches = 0;
   int64_t instructions = 0;                   // of warps
   std::vector<InstructionCounters> counters;  // by code, summed; empty where not counted
+  // Distinct bytes of global memory, summed over the launches; negative: not known.
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
 };
 
 class Machine {

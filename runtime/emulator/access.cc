@@ -1,0 +1,188 @@
+#include "runtime/emulator/access.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_format.h"
+
+namespace duotone::emulator {
+namespace {
+
+constexpr int kVectorBytes = 8;  // from which on an access may reach into padding
+
+template <typename T>
+bool AllWritten(const uint8_t* marks) {
+  T value;
+  std::memcpy(&value, marks, sizeof(value));
+  T ones;
+  std::memset(&ones, 1, sizeof(ones));
+  return value == ones;
+}
+
+bool IsWritten(const uint8_t* marks, int bytes) {
+  switch (bytes) {
+    case 1:
+      return *marks != 0;
+    case 2:
+      return AllWritten<uint16_t>(marks);
+    case 4:
+      return AllWritten<uint32_t>(marks);
+    case 8:
+      return AllWritten<uint64_t>(marks);
+    default:
+      return std::all_of(marks, marks + bytes, [](uint8_t mark) { return mark != 0; });
+  }
+}
+
+}  // namespace
+
+std::string GlobalAccess::Verb() const {
+  if (options_.reads && options_.writes) return "changed";
+  return options_.writes ? "written" : "read";
+}
+
+void GlobalAccess::Found(ProblemKind kind, int lane, uint64_t address, const std::string& what) {
+  Finding& finding = findings_[static_cast<size_t>(kind)];
+  if (finding.lanes == 0) {
+    finding.address = address;
+    finding.what = what;
+  }
+  finding.lanes |= Mask{1} << lane;
+  has_findings_ = true;
+}
+
+void GlobalAccess::ReportFindings() {
+  for (size_t kind = 0; kind < findings_.size(); ++kind) {
+    Finding& finding = findings_[kind];
+    if (finding.lanes == 0) continue;
+    warp_.Report(code_, static_cast<ProblemKind>(kind), finding.lanes, finding.address,
+                 finding.what);
+  }
+}
+
+void GlobalAccess::Outside(int lane, uint64_t address, const GlobalMemory::Range* range) {
+  bool is_freed = false;
+  const std::string where = memory_.Describe(address, &is_freed);
+  const std::string what =
+      absl::StrFormat("%d bytes are %s at 0x%x, %s", options_.bytes, Verb(), address, where);
+  if (is_freed) {
+    Found(ProblemKind::kFreedMemory, lane, address, what);
+  } else if (range != nullptr && options_.writes && !range->is_writable) {
+    Found(ProblemKind::kOutOfBounds, lane, address,
+          absl::StrFormat("%s, which this launch only reads", what));
+  } else {
+    Found(ProblemKind::kOutOfBounds, lane, address, what);
+  }
+}
+
+void GlobalAccess::CheckWritten(int lane, uint64_t address, int64_t offset,
+                                const GlobalMemory::Range& range) {
+  // Padding may hold anything.
+  const int64_t in_range = range.bytes - static_cast<int64_t>(address - range.begin);
+  const int bytes = static_cast<int>(std::min<int64_t>(options_.bytes, in_range));
+  uint8_t* marks = range.allocation->written.get() + offset;
+  if (options_.reads && bytes > 0 && !IsWritten(marks, bytes)) {
+    const uint8_t* first = std::find(marks, marks + bytes, 0);
+    Found(ProblemKind::kUninitialised, lane, address,
+          absl::StrFormat("%d bytes are read at 0x%x, %s; nothing has written the byte at +%d",
+                          options_.bytes, address, memory_.Describe(address, nullptr),
+                          first - marks));
+  }
+  if (options_.writes) std::memset(marks, 1, static_cast<size_t>(options_.bytes));
+}
+
+void GlobalAccess::CheckShadow(int lane, uint64_t address, int64_t offset,
+                               const GlobalMemory::Range& range) {
+  const int64_t in_range = range.bytes - static_cast<int64_t>(address - range.begin);
+  const int bytes = static_cast<int>(std::min<int64_t>(options_.bytes, in_range));
+  if (bytes <= 0) return;
+  const Conflict conflict = range.allocation->shadow->Access(offset, bytes, options_.kind,
+                                                             memory_.launch(), warp_.block->linear);
+  if (conflict == Conflict::kNone) return;
+  const std::string where = memory_.Describe(address, nullptr);
+  if (conflict == Conflict::kWithReadOnly) {
+    Found(ProblemKind::kReadOnlyWritten, lane, address,
+          absl::StrFormat("%d bytes are %s at 0x%x, %s, which this launch both writes and reads by "
+                          "ld.global.nc",
+                          options_.bytes, Verb(), address, where));
+    return;
+  }
+  constexpr std::string_view kOthers[] = {"", "has read", "has written", "changes by atomics"};
+  Found(ProblemKind::kGlobalRace, lane, address,
+        absl::StrFormat("%d bytes are %s at 0x%x, %s, which another block of this launch %s",
+                        options_.bytes, Verb(), address, where,
+                        kOthers[static_cast<size_t>(conflict)]));
+}
+
+uint8_t* GlobalAccess::ResolveLane(int lane, uint64_t address) {
+  range_ = memory_.FindRange(address, options_.writes, range_);
+  const int64_t inside = range_ == nullptr ? 0 : static_cast<int64_t>(address - range_->begin);
+  const int64_t limit = range_ == nullptr                ? -1
+                        : options_.bytes >= kVectorBytes ? range_->padded_bytes
+                                                         : range_->bytes;
+  if (inside + options_.bytes > limit || (options_.writes && !range_->is_writable)) {
+    Outside(lane, address, range_);
+    return nullptr;
+  }
+  // cp.async may take fewer bytes than its alignment, which it checks itself.
+  if ((address & static_cast<uint64_t>(options_.bytes - 1)) != 0 &&
+      std::has_single_bit(static_cast<unsigned>(options_.bytes))) {
+    Found(ProblemKind::kMisaligned, lane, address,
+          absl::StrFormat("%d bytes are %s at 0x%x, which is no multiple of %d", options_.bytes,
+                          Verb(), address, options_.bytes));
+    return nullptr;
+  }
+  const auto offset = static_cast<int64_t>(address - range_->allocation->base);
+  if (is_checked_) {
+    CheckWritten(lane, address, offset, *range_);
+    CheckShadow(lane, address, offset, *range_);
+  }
+  return range_->allocation->data.get() + offset;
+}
+
+GlobalAccess::Pointers GlobalAccess::Resolve(Mask mask, const Addresses& addresses) {
+  Pointers pointers;
+  pointers.fill(nullptr);
+  for (Mask left = mask; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    pointers[lane] = ResolveLane(lane, addresses[lane]);
+  }
+  if (has_findings_) ReportFindings();
+  if (warp_.block->counters != nullptr) Count(mask, addresses);
+  return pointers;
+}
+
+// Distinct sectors of the request. Lanes mostly come in ascending order; others are sorted.
+void GlobalAccess::Count(Mask mask, const Addresses& addresses) {
+  std::array<uint64_t, kLanes> used;
+  size_t count = 0;
+  bool ascending = true;
+  for (Mask left = mask; left != 0; left &= left - 1) {
+    const uint64_t address = addresses[std::countr_zero(left)];
+    ascending = ascending && (count == 0 || used[count - 1] <= address);
+    used[count++] = address;
+  }
+  if (!ascending) std::sort(used.begin(), used.begin() + count);
+  constexpr uint64_t kSector = 32;
+  int64_t sectors = 0, distinct = 0;
+  uint64_t next_sector = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (i == 0 || used[i] != used[i - 1]) ++distinct;
+    const uint64_t first = used[i] / kSector;
+    const uint64_t last = (used[i] + static_cast<uint64_t>(options_.bytes) - 1) / kSector;
+    if (i == 0 || first >= next_sector) {
+      sectors += static_cast<int64_t>(last - first) + 1;
+    } else if (last >= next_sector) {
+      sectors += static_cast<int64_t>(last - next_sector) + 1;
+    }
+    next_sector = std::max(next_sector, last + 1);
+  }
+  InstructionCounters& counters = *warp_.CountersOf(code_);
+  ++counters.requests;
+  counters.sectors += sectors;
+  counters.ideal_sectors += (distinct * options_.bytes + 31) / 32;
+  counters.bytes += static_cast<int64_t>(count) * options_.bytes;
+}
+
+}  // namespace duotone::emulator

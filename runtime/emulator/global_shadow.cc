@@ -1,0 +1,145 @@
+#include "runtime/emulator/global_shadow.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "base/check.h"
+
+namespace duotone::emulator {
+namespace {
+
+constexpr int kWordsPerGranule = 3;
+enum { kReads, kWrites, kAtomics };
+
+// Fields of a word. Launch numbers count modulo 2^24, of which none is 0: a word is forgotten
+// before its number comes again.
+constexpr int kMaskShift = 0;      // 4 bits
+constexpr int kSeveralShift = 4;   // 1 bit
+constexpr int kReadOnlyShift = 5;  // 1 bit
+constexpr int kBlockShift = 8;     // 32 bits
+constexpr int kLaunchShift = 40;   // 24 bits
+constexpr uint64_t kMaskBits = 15;
+constexpr uint64_t kSeveral = uint64_t{1} << kSeveralShift;
+constexpr uint64_t kReadOnlyBit = uint64_t{1} << kReadOnlyShift;
+
+uint64_t LaunchOf(uint64_t word) { return word >> kLaunchShift; }
+uint64_t BlockOf(uint64_t word) { return word >> kBlockShift & 0xffffffffu; }
+
+uint64_t LaunchField(uint32_t number) { return number % 0xffffff + 1; }
+
+// True if a block other than `block` has touched one of these bytes in this launch.
+bool IsForeign(uint64_t word, uint64_t launch, uint64_t block, uint32_t mask) {
+  return LaunchOf(word) == launch && (word >> kMaskShift & mask) != 0 &&
+         ((word & kSeveral) != 0 || BlockOf(word) != block);
+}
+bool IsTouched(uint64_t word, uint64_t launch, uint32_t mask) {
+  return LaunchOf(word) == launch && (word >> kMaskShift & mask) != 0;
+}
+
+// Adds an access; the word before it.
+uint64_t Note(std::atomic<uint64_t>& word, uint64_t launch, uint64_t block, uint32_t mask,
+              bool read_only) {
+  const uint64_t mine =
+      launch << kLaunchShift | block << kBlockShift | mask | (read_only ? kReadOnlyBit : 0);
+  uint64_t old = word.load();
+  for (;;) {
+    uint64_t next = mine;
+    if (LaunchOf(old) == launch) {
+      next = old | (mine & (kMaskBits | kReadOnlyBit));
+      if (BlockOf(old) != block) next |= kSeveral;
+    }
+    if (next == old || word.compare_exchange_weak(old, next)) return old;
+  }
+}
+
+}  // namespace
+
+GlobalShadow::GlobalShadow(int64_t bytes)
+    // Zeros that the system gives when they are first touched.
+    : words_(static_cast<Word*>(std::calloc(
+                 static_cast<size_t>(std::max<int64_t>(1, (bytes + 3) / 4) * kWordsPerGranule),
+                 sizeof(Word))),
+             std::free) {
+  DUOTONE_CHECK(words_ != nullptr) << "no memory for the shadow of " << bytes << " bytes";
+}
+
+Conflict GlobalShadow::AccessGranule(Word* words, uint32_t mask, AccessKind kind, uint64_t launch,
+                                     uint64_t block) {
+  // The access is noted first: of two at the same time at least one sees the other.
+  switch (kind) {
+    case AccessKind::kRead:
+    case AccessKind::kReadOnly: {
+      const bool read_only = kind == AccessKind::kReadOnly;
+      Note(words[kReads], launch, block, mask, read_only);
+      const uint64_t writes = words[kWrites].load(), atomics = words[kAtomics].load();
+      if (read_only && (IsTouched(writes, launch, mask) || IsTouched(atomics, launch, mask))) {
+        return Conflict::kWithReadOnly;
+      }
+      if (IsForeign(writes, launch, block, mask)) return Conflict::kWithWrite;
+      if (IsForeign(atomics, launch, block, mask)) return Conflict::kWithAtomic;
+      return Conflict::kNone;
+    }
+    case AccessKind::kWrite: {
+      const uint64_t before = Note(words[kWrites], launch, block, mask, false);
+      const uint64_t reads = words[kReads].load();
+      if (IsTouched(reads, launch, mask) && (reads & kReadOnlyBit) != 0) {
+        return Conflict::kWithReadOnly;
+      }
+      if (IsForeign(before, launch, block, mask)) return Conflict::kWithWrite;
+      if (IsForeign(reads, launch, block, mask)) return Conflict::kWithRead;
+      if (IsForeign(words[kAtomics].load(), launch, block, mask)) return Conflict::kWithAtomic;
+      return Conflict::kNone;
+    }
+    case AccessKind::kAtomic: {
+      Note(words[kAtomics], launch, block, mask, false);
+      const uint64_t reads = words[kReads].load();
+      if (IsTouched(reads, launch, mask) && (reads & kReadOnlyBit) != 0) {
+        return Conflict::kWithReadOnly;
+      }
+      if (IsForeign(words[kWrites].load(), launch, block, mask)) return Conflict::kWithWrite;
+      if (IsForeign(reads, launch, block, mask)) return Conflict::kWithRead;
+      return Conflict::kNone;
+    }
+  }
+  return Conflict::kNone;
+}
+
+Conflict GlobalShadow::Access(int64_t offset, int bytes, AccessKind kind, uint32_t number,
+                              int64_t block) {
+  const uint64_t launch = LaunchField(number);
+  Conflict found = Conflict::kNone;
+  int64_t at = offset;
+  const int64_t end = offset + bytes;
+  while (at < end) {
+    const int64_t granule = at / 4;
+    const int64_t next = std::min(end, (granule + 1) * 4);
+    const auto mask = static_cast<uint32_t>(((1u << (next - at)) - 1) << (at % 4));
+    const Conflict here = AccessGranule(words_.get() + granule * kWordsPerGranule, mask, kind,
+                                        launch, static_cast<uint64_t>(block) & 0xffffffffu);
+    if (here != Conflict::kNone) found = here;
+    at = next;
+  }
+  return found;
+}
+
+void GlobalShadow::Count(int64_t offset, int64_t bytes, uint32_t number, int64_t* read,
+                         int64_t* written) const {
+  const uint64_t launch = LaunchField(number);
+  const auto touched = [&](const Word& word, uint32_t mask) {
+    const uint64_t value = word.load(std::memory_order_relaxed);
+    return LaunchOf(value) == launch ? static_cast<uint32_t>(value >> kMaskShift & mask) : 0u;
+  };
+  for (int64_t at = offset; at < offset + bytes;) {
+    const int64_t granule = at / 4;
+    const int64_t next = std::min(offset + bytes, (granule + 1) * 4);
+    const auto mask = static_cast<uint32_t>(((1u << (next - at)) - 1) << (at % 4));
+    const Word* words = words_.get() + granule * kWordsPerGranule;
+    const uint32_t atomics = touched(words[kAtomics], mask);
+    *read += std::popcount(touched(words[kReads], mask) | atomics);
+    *written += std::popcount(touched(words[kWrites], mask) | atomics);
+    at = next;
+  }
+}
+
+}  // namespace duotone::emulator
