@@ -13,6 +13,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/kernel_cache.h"
+#include "runtime/emulator/emulated_driver.h"
 
 namespace duotone::internal {
 namespace {
@@ -48,8 +49,12 @@ class CpuBackend final : public Backend {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const Options& options, std::unique_ptr<runtime::Device> device,
-              std::shared_ptr<runtime::KernelCompiler> compiler, bool use_cache)
-      : log_(options.log), device_(std::move(device)), compiler_(std::move(compiler)) {
+              std::shared_ptr<runtime::KernelCompiler> compiler, bool use_cache,
+              std::shared_ptr<emulator::EmulatedGpu> emulated)
+      : log_(options.log),
+        emulated_(std::move(emulated)),
+        device_(std::move(device)),
+        compiler_(std::move(compiler)) {
     if (use_cache) cache_.emplace();
     compile_ = {.exact = options.exact,
                 .passes = ToPassOptions(options),
@@ -57,6 +62,10 @@ class CudaBackend final : public Backend {
                 .cache = use_cache ? &*cache_ : nullptr,
                 .threads = options.threads,
                 .reproducer_directory = options.reproducer_directory};
+  }
+
+  ~CudaBackend() override {
+    if (log_ && emulated_ != nullptr) LogEmulation();
   }
 
   absl::Status FindTarget() {
@@ -93,31 +102,70 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  // What ran, and what the emulation warns of: errors have been those of a call.
+  void LogEmulation() {
+    int64_t launches = 0, instructions = 0;
+    for (const auto& record : emulated_->machine().records()) {
+      launches += record->launches;
+      instructions += record->instructions;
+    }
+    log_(absl::StrFormat("%s: %d launches, %d instructions of warps", device_->name(), launches,
+                         instructions));
+    for (const emulator::Problem& problem : emulated_->machine().problems().problems()) {
+      if (emulator::IsWarning(problem.kind)) log_("warning: " + problem.ToString());
+    }
+  }
+
   const std::function<void(const std::string&)> log_;
+  std::shared_ptr<emulator::EmulatedGpu> emulated_;  // null for real GPUs
   std::unique_ptr<runtime::Device> device_;
   std::shared_ptr<runtime::KernelCompiler> compiler_;
   std::optional<runtime::KernelCache> cache_;
   CudaCompileOptions compile_;
 };
 
+// A session has no use for counters: `duotone kernels --emulate` shows them.
+absl::StatusOr<std::shared_ptr<emulator::EmulatedGpu>> MakeEmulatedGpu(std::string_view text,
+                                                                       const Options& options) {
+  DUOTONE_ASSIGN_OR_RETURN(emulator::EmulatorOptions wanted, emulator::ParseEmulatorOptions(text));
+  wanted.counters = false;
+  wanted.threads = options.threads;
+  return emulator::EmulatedGpu::Create(wanted);
+}
+
+// "emulated:sm_80" without the words behind it, for messages.
+std::string ShortName(const Device& device) {
+  return device.name().substr(0, device.name().find(','));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Options& options,
                                                      const CudaParts& parts) {
   const std::optional<int> ordinal = options.device.cuda_ordinal();
-  if (!ordinal.has_value()) return std::make_unique<CpuBackend>(options);
-  DUOTONE_ASSIGN_OR_RETURN(
-      std::unique_ptr<runtime::Device> device,
-      runtime::CreateCudaDevice({.driver = parts.driver, .ordinal = *ordinal, .log = options.log}));
+  const std::optional<std::string_view> emulated = options.device.emulated();
+  if (!ordinal.has_value() && !emulated.has_value()) return std::make_unique<CpuBackend>(options);
+  std::shared_ptr<const runtime::Driver> driver = parts.driver;
+  std::shared_ptr<emulator::EmulatedGpu> gpu;
+  if (emulated.has_value() && driver == nullptr) {
+    DUOTONE_ASSIGN_OR_RETURN(gpu, MakeEmulatedGpu(*emulated, options));
+    driver = gpu->driver();
+  }
+  DUOTONE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Device> device,
+                           runtime::CreateCudaDevice({.driver = driver,
+                                                      .ordinal = ordinal.value_or(0),
+                                                      .name = ShortName(options.device),
+                                                      .log = options.log}));
   std::shared_ptr<runtime::KernelCompiler> compiler = parts.compiler;
   if (compiler == nullptr) {
-    absl::StatusOr<std::unique_ptr<runtime::KernelCompiler>> opened =
-        runtime::CreateNvrtcCompiler();
+    // The emulation runs the PTX, and names lines of the source in what it says.
+    absl::StatusOr<std::unique_ptr<runtime::KernelCompiler>> opened = runtime::CreateNvrtcCompiler(
+        {.line_info = emulated.has_value(), .only_ptx = emulated.has_value()});
     DUOTONE_RETURN_IF_ERROR(opened).With("%s", options.device.name());
     compiler = *std::move(opened);
   }
   auto backend = std::make_unique<CudaBackend>(options, std::move(device), std::move(compiler),
-                                               parts.compiler == nullptr);
+                                               parts.compiler == nullptr, std::move(gpu));
   DUOTONE_RETURN_IF_ERROR(backend->FindTarget());
   return backend;
 }

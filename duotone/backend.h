@@ -2,6 +2,7 @@
 //
 //   cpu, reference   codegen/cpu and the CPU device
 //   cuda:N           duotone/cuda_compile.h and the CUDA device
+//   emulated:sm_XY   the same over the driver of an emulated GPU (runtime/emulator)
 #ifndef DUOTONE_DUOTONE_BACKEND_H_
 #define DUOTONE_DUOTONE_BACKEND_H_
 

@@ -5,11 +5,13 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "base/gpu_target.h"
 #include "base/status.h"
 #include "duotone/translate_options.h"
 #include "ir/op_def.h"
 #include "passes/registry.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/emulator/options.h"
 
 namespace duotone {
 namespace {
@@ -207,6 +209,22 @@ passes::LossScaleOptions ToPassLossScale(const Options& options) {
   return result;
 }
 
+absl::Status CheckDevice(const Device& device) {
+  if (const std::optional<std::string_view> emulated = device.emulated()) {
+    const absl::Status known = emulator::ParseEmulatorOptions(*emulated).status();
+    if (known.ok()) return absl::OkStatus();
+    return InvalidArgument("there is no device '%s': %s", device.name(),
+                           std::string(known.message()));
+  }
+  if (device.name() == "cpu" || device.name() == "reference" || device.cuda_ordinal()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "there is no device '%s'; this build has cpu, reference, emulated:sm_80 and other "
+      "architectures, and cuda:0, cuda:1, ... where there is a GPU",
+      device.name());
+}
+
 }  // namespace
 
 std::optional<int> Device::cuda_ordinal() const {
@@ -219,12 +237,21 @@ std::optional<int> Device::cuda_ordinal() const {
   return ordinal;
 }
 
+std::optional<std::string_view> Device::emulated() const {
+  constexpr std::string_view kPrefix = "emulated:";
+  if (!std::string_view(name_).starts_with(kPrefix)) return std::nullopt;
+  return std::string_view(name_).substr(kPrefix.size());
+}
+
 std::vector<std::string> Device::Available() {
   std::vector<std::string> names = {"cpu", "reference"};
   const auto driver = runtime::LoadDriver();
   int count = 0;
   if (driver.ok() && (*driver)->DeviceGetCount(&count) == runtime::kCuSuccess) {
     for (int i = 0; i < count; ++i) names.push_back(absl::StrCat("cuda:", i));
+  }
+  for (const GpuTarget& target : AllGpuTargets()) {
+    names.push_back(Emulated(target.name).name());
   }
   return names;
 }
@@ -276,13 +303,7 @@ absl::Status CheckOptions(const Options& options) {
     DUOTONE_RETURN_IF_ERROR(CheckSchedule(schedule)).With("optimizers[%d]", i);
   }
   if (options.losses.empty()) return InvalidArgument("losses is empty: name an output to minimise");
-  const std::string& device = options.device.name();
-  if (device != "cpu" && device != "reference" && !options.device.cuda_ordinal().has_value()) {
-    return InvalidArgument(
-        "there is no device '%s'; this build has cpu, reference, and cuda:0, "
-        "cuda:1, ... where there is a GPU",
-        device);
-  }
+  DUOTONE_RETURN_IF_ERROR(CheckDevice(options.device));
   if (options.threads < 0 || options.threads > 4096) {
     return InvalidArgument("threads must be in [0, 4096], and is %d", options.threads);
   }

@@ -126,14 +126,21 @@ struct Sgd {
 using Optimizer = std::variant<AdamW, Adam, Sgd>;
 
 // Where a session runs: "cpu", "reference" (the op table's own evaluation on the CPU, without
-// libraries), or an NVIDIA GPU: "cuda:0", "cuda:1", ...
+// libraries), an NVIDIA GPU: "cuda:0", "cuda:1", ..., or the emulation of one on the CPU, which
+// runs the same kernels and checks them: "emulated:sm_80", with words behind it as docs/emulator.md
+// lists them: "emulated:sm_80,adversarial,seed=7".
 class Device {
  public:
   explicit Device(std::string name) : name_(std::move(name)) {}
   static Device Default() { return Device("cpu"); }
+  static Device Emulated(std::string_view architecture) {
+    return Device("emulated:" + std::string(architecture));
+  }
   const std::string& name() const { return name_; }
   // N of "cuda:N"; nothing for other devices.
   std::optional<int> cuda_ordinal() const;
+  // "sm_80,adversarial" of "emulated:sm_80,adversarial"; nothing for other devices.
+  std::optional<std::string_view> emulated() const;
   // The devices of this machine.
   static std::vector<std::string> Available();
 

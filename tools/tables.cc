@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/file.h"
+#include "base/gpu_target.h"
 #include "base/status.h"
 #include "ir/op_docs.h"
 #include "passes/pass_docs.h"
@@ -91,6 +92,10 @@ std::function<absl::Status()> DeclareDevices(CLI::App&) {
         std::thread::hardware_concurrency());
     std::printf("reference  one thread, every node by the reference evaluator\n");
     PrintCudaDevices();
+    std::printf("emulated   %s: runs and checks CUDA kernels without a GPU; docs/emulator.md\n",
+                absl::StrJoin(AllGpuTargets(), ", ", [](std::string* out, const GpuTarget& target) {
+                  absl::StrAppend(out, "emulated:", std::string(target.name));
+                }).c_str());
     PrintKernelCompiler();
     return absl::OkStatus();
   };

@@ -133,7 +133,8 @@ void TrainFlags::Declare(CLI::App& app) {
                  "0: as many as the hardware runs; results do not depend on it")
       ->type_name("N")
       ->check(WholeNumber(0));
-  app.add_option("--device", device, "cpu, reference or cuda:N (see `duotone devices`)")
+  app.add_option("--device", device,
+                 "cpu, reference, cuda:N or emulated:sm_80 (see `duotone devices`)")
       ->capture_default_str();
   app.add_flag("--exact", exact, "Every node by the reference evaluator, rounded at every node");
   app.add_flag("--deterministic", deterministic, "No effect on these devices: they always are");

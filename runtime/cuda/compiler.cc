@@ -39,7 +39,9 @@ std::vector<Job> CollectJobs(const Program& program, std::string_view architectu
   std::map<std::pair<std::string_view, bool>, size_t> job_of_source;
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const Kernel& kernel = program.kernels[i];
-    if (kernel.architecture == architecture && !kernel.cubin.empty()) continue;
+    if (kernel.architecture == architecture && (!kernel.cubin.empty() || !kernel.ptx.empty())) {
+      continue;
+    };
     const auto [entry, is_new] =
         job_of_source.try_emplace({kernel.source, kernel.contract}, jobs.size());
     if (is_new) jobs.emplace_back();

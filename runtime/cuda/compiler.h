@@ -26,9 +26,10 @@ namespace duotone::runtime {
 class KernelCache;
 
 struct CompiledKernel {
-  std::string cubin;  // machine code for exactly the architecture asked for
-  std::string ptx;    // for devices that are newer
-  std::string log;    // warnings; usually empty
+  // Machine code for exactly the architecture asked for; empty where only PTX is wanted.
+  std::string cubin;
+  std::string ptx;  // for devices that are newer
+  std::string log;  // warnings; usually empty
 };
 
 class KernelCompiler {
@@ -47,7 +48,8 @@ class KernelCompiler {
 };
 
 struct NvrtcOptions {
-  bool line_info = false;  // line tables in the machine code, for profilers
+  bool line_info = false;  // line tables in the machine code, for profilers, and in the PTX
+  bool only_ptx = false;   // no machine code: takes a third of the time
 };
 
 // NVRTC, opened at run time (runtime/cuda/nvrtc.h); an error says where it was searched for.

@@ -59,8 +59,8 @@ class NvrtcCompiler final : public KernelCompiler {
     DUOTONE_RETURN_IF_ERROR(CheckArchitecture(architecture));
     const std::vector<std::string> flags = options(kernel, architecture);
     Outcome outcome = Run(kernel.source, headers, flags);
-    if (outcome.result == kNvrtcSuccess && !outcome.compiled.cubin.empty() &&
-        !outcome.compiled.ptx.empty()) {
+    const bool has_code = options_.only_ptx || !outcome.compiled.cubin.empty();
+    if (outcome.result == kNvrtcSuccess && has_code && !outcome.compiled.ptx.empty()) {
       return std::move(outcome.compiled);
     }
     // Messages speak of lines as #line numbers them; for an error those of the text are wanted.
@@ -74,7 +74,9 @@ class NvrtcCompiler final : public KernelCompiler {
   std::vector<std::string> options(const Kernel& kernel,
                                    std::string_view architecture) const override {
     std::vector<std::string> options = {
-        absl::StrFormat("-arch=%s", architecture),
+        // Without machine code the architecture is a virtual one.
+        options_.only_ptx ? absl::StrFormat("-arch=compute_%s", architecture.substr(3))
+                          : absl::StrFormat("-arch=%s", architecture),
         "-std=c++17",
         // Functions without __device__ are for the device too.
         "-default-device",
@@ -126,7 +128,9 @@ class NvrtcCompiler final : public KernelCompiler {
         nvrtc_.CompileProgram(*program.address(), static_cast<int>(options.size()), options.data());
     outcome.compiled.log = program.Text(nvrtc_.GetProgramLogSize, nvrtc_.GetProgramLog);
     if (outcome.result != kNvrtcSuccess) return outcome;
-    outcome.compiled.cubin = program.Bytes(nvrtc_.GetCUBINSize, nvrtc_.GetCUBIN);
+    if (!options_.only_ptx) {
+      outcome.compiled.cubin = program.Bytes(nvrtc_.GetCUBINSize, nvrtc_.GetCUBIN);
+    }
     outcome.compiled.ptx = program.Text(nvrtc_.GetPTXSize, nvrtc_.GetPTX);
     return outcome;
   }

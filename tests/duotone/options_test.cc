@@ -71,6 +71,10 @@ TEST(Options, EachBadValueIsASentence) {
       {"losses is empty", [](Options& o) { o.losses.clear(); }},
       {"there is no device 'cuda:x'", [](Options& o) { o.device = Device("cuda:x"); }},
       {"there is no device 'cuda:-1'", [](Options& o) { o.device = Device("cuda:-1"); }},
+      {"there is no device 'emulated:sm_70': ",
+       [](Options& o) { o.device = Device::Emulated("sm_70"); }},
+      {"there is no device 'emulated:sm_80,quick': 'quick' is none of unchecked, ",
+       [](Options& o) { o.device = Device("emulated:sm_80,quick"); }},
       {"dump.print_after: there is no pass 'fuse-all'",
        [](Options& o) {
          o.dump.print_after = {"*", "fuse-all"};

@@ -16,8 +16,8 @@
 namespace duotone::runtime {
 
 // Null where there is no NVRTC, which is a failure under DUOTONE_REQUIRE_NVRTC=1 or CI.
-inline std::unique_ptr<KernelCompiler> NvrtcForTest() {
-  absl::StatusOr<std::unique_ptr<KernelCompiler>> compiler = CreateNvrtcCompiler();
+inline std::unique_ptr<KernelCompiler> NvrtcForTest(const NvrtcOptions& options = {}) {
+  absl::StatusOr<std::unique_ptr<KernelCompiler>> compiler = CreateNvrtcCompiler(options);
   if (compiler.ok()) return *std::move(compiler);
   const bool required =
       std::getenv("CI") != nullptr || std::getenv("DUOTONE_REQUIRE_NVRTC") != nullptr;
