@@ -1,6 +1,10 @@
 // The words behind an emulated architecture.
 #include "runtime/emulator/options.h"
 
+#include <fstream>
+#include <sstream>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -42,6 +46,13 @@ TEST(EmulatorOptions, WhatIsWrongIsNamed) {
   EXPECT_THAT(message("sm_80,budget=0"), HasSubstr("must be in [1, "));
   EXPECT_THAT(message("sm_80,seed=-1"), HasSubstr("must be in [0, "));
   EXPECT_THAT(message("sm_80,seed=99999999999999999999"), HasSubstr("must be in [0, "));
+}
+
+TEST(EmulatorOptions, TheDocsListTheWords) {
+  std::ifstream file(std::string(DUOTONE_SOURCE_DIR) + "/docs/emulator.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr(EmulatorOptionsMarkdown()));
 }
 
 }  // namespace
