@@ -69,6 +69,7 @@ struct Warp {
   int index = 0;   // in the block
   Mask lanes = 0;  // threads that exist
   Mask exited = 0;
+  Mask carry = 0;                    // each lane's condition code, of add.cc and the like
   uint8_t* registers = nullptr;      // Executable::register_bytes
   uint8_t* local = nullptr;          // lane l's local memory: local + l * Executable::local_bytes
   uint8_t* local_written = nullptr;  // a byte per byte of it: nonzero once written

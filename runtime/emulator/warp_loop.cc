@@ -373,6 +373,7 @@ WarpState StateWhenStuck(Warp& warp) {
 void StartWarp(Warp& warp) {
   warp.exited = 0;
   warp.executed = 0;
+  warp.carry = 0;
   warp.joins.clear();
   warp.fragments.resize(1);
   Fragment& all = warp.fragments.front();

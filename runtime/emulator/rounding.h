@@ -1,0 +1,38 @@
+// Exact values rounded to a binary format by any rounding mode of PTX.
+#ifndef DUOTONE_RUNTIME_EMULATOR_ROUNDING_H_
+#define DUOTONE_RUNTIME_EMULATOR_ROUNDING_H_
+
+#include <cstdint>
+
+#include "runtime/emulator/ptx.h"
+
+namespace duotone::emulator {
+
+struct FloatFormat {
+  int bits;          // of the whole
+  int mantissa;      // with the leading one
+  int min_exponent;  // of the smallest normal number, as 2^min_exponent
+  int max_exponent;  // of the largest finite number
+  uint64_t nan;      // the canonical one
+};
+// kF16, kBf16 (also of pairs), kTf32, kF32, kF64.
+const FloatFormat& FormatOf(Type type);
+
+// A long double has 64 bits: it holds every value of these formats and every 64-bit integer.
+using Exact = long double;
+
+// The value of `bits` in a format.
+Exact Decode(uint64_t bits, const FloatFormat& format);
+// The bits of a value that the format has, infinities and NaN included; NaN becomes canonical.
+uint64_t Encode(Exact value, const FloatFormat& format);
+// The format's value nearest to `value` in the mode (kRn for kNone), with subnormals; beyond the
+// largest finite number infinity or that number, as IEEE 754 says.
+Exact RoundTo(Exact value, const FloatFormat& format, Rounding rounding);
+// To an integer: kRni, kRzi, kRmi, kRpi.
+Exact RoundToInteger(Exact value, Rounding rounding);
+// A subnormal of the format becomes a zero of its sign.
+Exact Flush(Exact value, const FloatFormat& format);
+
+}  // namespace duotone::emulator
+
+#endif  // DUOTONE_RUNTIME_EMULATOR_ROUNDING_H_
