@@ -1,8 +1,478 @@
-// f32 and f64 arithmetic with the rounding modes of PTX, and approximations.
-#include "runtime/emulator/code.h"
+// f32 and f64 arithmetic with the rounding modes of PTX, and approximations: PTX ISA 8.5, 9.7.3.
+//
+// Results with .rn are those of the host's SSE. The other modes of f32 go through f64: the exact
+// result is rounded to odd there (Boldo and Melquiond, "Emulation of a FMA and Correctly Rounded
+// Sums: Proved Algorithms Using Rounding to Odd", 2008), which keeps on which side of every f32 it
+// lies. NaN results are 0x7fffffff; of f64 they keep what the host makes of them.
+#include <bit>
+#include <cfenv>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "runtime/emulator/approximate.h"
+#include "runtime/emulator/lane_loops.h"
 
 namespace duotone::emulator {
+namespace {
 
-Handler FindFloatHandler(const Instruction&, const HandlerOptions&) { return nullptr; }
+// ---- Details of results
+
+float Canonical(float value) { return value == value ? value : std::bit_cast<float>(0x7fffffffu); }
+double Canonical(double value) { return value; }
+
+float Flushed(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>((bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);
+}
+double Flushed(double value) { return value; }
+
+template <typename T>
+T Saturated(T value) {
+  // Not true for NaN, which becomes 0.
+  return value > T{0} ? (value < T{1} ? value : T{1}) : T{0};
+}
+
+// Operands flushed, the result flushed, saturated and canonical, as the flags say.
+template <typename T, bool kFtz, bool kSat>
+struct Finish {
+  static T In(T value) { return kFtz ? Flushed(value) : value; }
+  static T Out(T value) {
+    if constexpr (kFtz) value = Flushed(value);
+    if constexpr (kSat) value = Saturated(value);
+    return Canonical(value);
+  }
+};
+
+// ---- Rounding to nearest
+
+struct AddOp {
+  template <typename T>
+  static T Of(T a, T b) {
+    return a + b;
+  }
+};
+struct SubOp {
+  template <typename T>
+  static T Of(T a, T b) {
+    return a - b;
+  }
+};
+struct MulOp {
+  template <typename T>
+  static T Of(T a, T b) {
+    return a * b;
+  }
+};
+struct DivOp {
+  template <typename T>
+  static T Of(T a, T b) {
+    return a / b;
+  }
+};
+// Of two numbers the smaller, -0 before +0; of a number and NaN the number.
+struct MinOp {
+  template <typename T>
+  static T Of(T a, T b) {
+    if (a != a) return b;
+    if (b != b) return a;
+    if (a == b) return std::signbit(a) ? a : b;
+    return a < b ? a : b;
+  }
+};
+struct MaxOp {
+  template <typename T>
+  static T Of(T a, T b) {
+    if (a != a) return b;
+    if (b != b) return a;
+    if (a == b) return std::signbit(a) ? b : a;
+    return a > b ? a : b;
+  }
+};
+template <typename F>
+struct OrNan {
+  template <typename T>
+  static T Of(T a, T b) {
+    if (a != a || b != b) return std::numeric_limits<T>::quiet_NaN();
+    return F::Of(a, b);
+  }
+};
+
+template <typename T, typename F, bool kFtz, bool kSat>
+void BinaryFloat(Warp& warp, const Code& code, Mask mask) {
+  using E = Finish<T, kFtz, kSat>;
+  const T* a = warp.Row<T>(code.row[1]);
+  const T* b = warp.Row<T>(code.row[2]);
+  ForLanes(warp.Row<T>(code.row[0]), mask,
+           [=](int lane) { return E::Out(F::template Of<T>(E::In(a[lane]), E::In(b[lane]))); });
+}
+
+// ---- fma: the hottest of all
+
+// a * b + c with one rounding where the host has no such instruction. The product is exact in f64;
+// the sum is rounded to odd.
+double OddSum(double p, double c) {
+  const double sum = p + c;
+  // What the addition lost (Knuth's TwoSum).
+  const double back = sum - p;
+  const double lost = (p - (sum - back)) + (c - back);
+  const uint64_t bits = std::bit_cast<uint64_t>(sum);
+  const bool is_exact = !(lost != 0.0) || (bits & 1) != 0 || !(std::fabs(sum) < 1e300);
+  // Towards the lost part, to the neighbour whose last bit is set.
+  const bool away = (lost > 0) == (sum > 0);
+  return is_exact ? sum : std::bit_cast<double>(away ? bits + 1 : bits - 1);
+}
+
+float FusedBaseline(float a, float b, float c) {
+  return static_cast<float>(OddSum(double{a} * double{b}, double{c}));
+}
+
+using FmaLanes = void (*)(float* d, const float* a, const float* b, const float* c);
+
+void FmaLanesBaseline(float* d, const float* a, const float* b, const float* c) {
+  DUOTONE_LANE_LOOP
+  for (int lane = 0; lane < kLanes; ++lane) d[lane] = FusedBaseline(a[lane], b[lane], c[lane]);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void FmaLanesAvx2(float* d, const float* a, const float* b,
+                                                      const float* c) {
+  DUOTONE_LANE_LOOP
+  for (int lane = 0; lane < kLanes; ++lane) {
+    d[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
+  }
+}
+FmaLanes ChooseFma() {
+  __builtin_cpu_init();
+  const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return has ? FmaLanesAvx2 : FmaLanesBaseline;
+}
+#else
+FmaLanes ChooseFma() { return FmaLanesBaseline; }
+#endif
+const FmaLanes kFmaLanes = ChooseFma();
+
+template <bool kFtz, bool kSat>
+void FmaSingle(Warp& warp, const Code& code, Mask mask) {
+  using E = Finish<float, kFtz, kSat>;
+  const float* a = warp.Row<float>(code.row[1]);
+  const float* b = warp.Row<float>(code.row[2]);
+  const float* c = warp.Row<float>(code.row[3]);
+  float results[kLanes];
+  if constexpr (kFtz) {
+    float x[kLanes], y[kLanes], z[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      x[lane] = Flushed(a[lane]);
+      y[lane] = Flushed(b[lane]);
+      z[lane] = Flushed(c[lane]);
+    }
+    kFmaLanes(results, x, y, z);
+  } else {
+    kFmaLanes(results, a, b, c);
+  }
+  ForLanes(warp.Row<float>(code.row[0]), mask, [&](int lane) { return E::Out(results[lane]); });
+}
+
+void FmaDouble(Warp& warp, const Code& code, Mask mask) {
+  const double* a = warp.Row<double>(code.row[1]);
+  const double* b = warp.Row<double>(code.row[2]);
+  const double* c = warp.Row<double>(code.row[3]);
+  ForLanes(warp.Row<double>(code.row[0]), mask,
+           [=](int lane) { return std::fma(a[lane], b[lane], c[lane]); });
+}
+
+// ---- Directed rounding
+
+// A value that was rounded to odd, to f32. The nearest f32 is one too far where it lies beyond.
+float RoundOdd(double value, Rounding rounding) {
+  float nearest = static_cast<float>(value);
+  if (rounding == Rounding::kRn || rounding == Rounding::kNone || nearest != nearest) {
+    return nearest;
+  }
+  const double got = nearest;
+  const bool down = rounding == Rounding::kRm || (rounding == Rounding::kRz && value > 0);
+  const bool up = rounding == Rounding::kRp || (rounding == Rounding::kRz && value < 0);
+  if (down && got > value) return std::nextafterf(nearest, -INFINITY);
+  if (up && got < value) return std::nextafterf(nearest, INFINITY);
+  // x + -x is -0 when rounding down.
+  return nearest;
+}
+
+// a / b and sqrt(a) rounded to odd: the remainder says on which side the f64 result is.
+double OddQuotient(double a, double b) {
+  const double quotient = a / b;
+  if (!std::isfinite(quotient) || quotient == 0) return quotient;
+  const double rest = std::fma(-quotient, b, a);
+  const uint64_t bits = std::bit_cast<uint64_t>(quotient);
+  if (rest == 0 || (bits & 1) != 0) return quotient;
+  const bool is_larger = (rest > 0) == (b > 0);  // the exact one than the rounded one
+  const bool away = is_larger == (quotient > 0);
+  return std::bit_cast<double>(away ? bits + 1 : bits - 1);
+}
+double OddRoot(double a) {
+  const double root = std::sqrt(a);
+  if (!std::isfinite(root) || root == 0) return root;
+  const double rest = std::fma(-root, root, a);
+  const uint64_t bits = std::bit_cast<uint64_t>(root);
+  if (rest == 0 || (bits & 1) != 0) return root;
+  return std::bit_cast<double>(rest > 0 ? bits + 1 : bits - 1);
+}
+
+// The exact result in f64, rounded to odd.
+double OddResult(Op op, float a, float b, float c) {
+  switch (op) {
+    case Op::kAdd:
+      return OddSum(a, b);
+    case Op::kSub:
+      return OddSum(a, -double{b});
+    case Op::kMul:
+      return double{a} * double{b};
+    case Op::kFma:
+    case Op::kMad:
+      return OddSum(double{a} * double{b}, c);
+    case Op::kDiv:
+      return OddQuotient(a, b);
+    case Op::kRcp:
+      return OddQuotient(1.0, a);
+    default:
+      return OddRoot(a);
+  }
+}
+
+// An exact sum of zero is -0 when rounding down, unless both terms are +0.
+float DirectedZero(const Instruction& in, double odd, float result, bool negative_zero) {
+  const bool sums =
+      in.op == Op::kAdd || in.op == Op::kSub || in.op == Op::kFma || in.op == Op::kMad;
+  if (!sums || odd != 0 || in.rounding != Rounding::kRm) return result;
+  return negative_zero ? -0.0f : result;
+}
+
+void DirectedSingle(Warp& warp, const Code& code, Mask mask) {
+  const Instruction& in = *code.instruction;
+  const auto operands = static_cast<int>(in.operands.size());
+  const auto at = [&](int operand, int lane) {
+    if (operand >= operands) return 0.0f;
+    const float value = warp.Row<float>(code.row[static_cast<size_t>(operand)])[lane];
+    return in.ftz ? Flushed(value) : value;
+  };
+  ForLanes(warp.Row<float>(code.row[0]), mask, [&](int lane) {
+    const float a = at(1, lane), b = at(2, lane), c = at(3, lane);
+    const double odd = OddResult(in.op, a, b, c);
+    // Terms of opposite signs that cancel.
+    const bool is_fma = in.op == Op::kFma || in.op == Op::kMad;
+    const double first = is_fma ? double{a} * double{b} : double{a};
+    const double second = is_fma ? double{c} : in.op == Op::kSub ? -double{b} : double{b};
+    const bool cancels = std::signbit(first) != std::signbit(second);
+    float result = DirectedZero(in, odd, RoundOdd(odd, in.rounding), cancels);
+    if (in.ftz) result = Flushed(result);
+    if (in.sat) result = Saturated(result);
+    return Canonical(result);
+  });
+}
+
+int HostRounding(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::kRz:
+      return FE_TOWARDZERO;
+    case Rounding::kRm:
+      return FE_DOWNWARD;
+    case Rounding::kRp:
+      return FE_UPWARD;
+    default:
+      return FE_TONEAREST;
+  }
+}
+
+// Through volatile variables, so that nothing is computed outside the mode.
+double DirectedDoubleOf(Op op, double x, double y, double z) {
+  volatile double a = x, b = y, c = z, result = 0;
+  switch (op) {
+    case Op::kAdd:
+      result = a + b;
+      break;
+    case Op::kSub:
+      result = a - b;
+      break;
+    case Op::kMul:
+      result = a * b;
+      break;
+    case Op::kFma:
+    case Op::kMad:
+      result = std::fma(a, b, c);
+      break;
+    case Op::kDiv:
+      result = a / b;
+      break;
+    case Op::kRcp:
+      result = 1.0 / a;
+      break;
+    default:
+      result = std::sqrt(a);
+  }
+  return result;
+}
+
+void DirectedDouble(Warp& warp, const Code& code, Mask mask) {
+  const Instruction& in = *code.instruction;
+  const auto operands = static_cast<int>(in.operands.size());
+  const auto at = [&](int operand, int lane) {
+    return operand < operands ? warp.Row<double>(code.row[static_cast<size_t>(operand)])[lane]
+                              : 0.0;
+  };
+  double results[kLanes];
+  const int before = std::fegetround();
+  std::fesetround(HostRounding(in.rounding));
+  for (int lane = 0; lane < kLanes; ++lane) {
+    results[lane] = DirectedDoubleOf(in.op, at(1, lane), at(2, lane), at(3, lane));
+  }
+  std::fesetround(before);
+  ForLanes(warp.Row<double>(code.row[0]), mask, [&](int lane) { return results[lane]; });
+}
+
+// ---- One operand
+
+struct AbsOp {
+  template <typename T>
+  static T Of(T a) {
+    return std::fabs(a);
+  }
+};
+struct NegOp {
+  template <typename T>
+  static T Of(T a) {
+    return -a;
+  }
+};
+struct RcpOp {
+  template <typename T>
+  static T Of(T a) {
+    return T{1} / a;
+  }
+};
+struct SqrtOp {
+  template <typename T>
+  static T Of(T a) {
+    return std::sqrt(a);
+  }
+};
+template <typename T, typename F, bool kFtz>
+void UnaryFloat(Warp& warp, const Code& code, Mask mask) {
+  using E = Finish<T, kFtz, false>;
+  const T* a = warp.Row<T>(code.row[1]);
+  ForLanes(warp.Row<T>(code.row[0]), mask,
+           [=](int lane) { return E::Out(F::template Of<T>(E::In(a[lane]))); });
+}
+
+// copysign d, a, b: the sign of a, the value of b.
+template <typename T>
+struct CopySign {
+  static T Of(T a, T b) { return std::copysign(b, a); }
+};
+
+// ---- Approximations
+
+template <bool kPerturb>
+void ApproximateLanes(Warp& warp, const Code& code, Mask mask) {
+  const Instruction& in = *code.instruction;
+  const bool has_b = in.op == Op::kDiv;
+  const float* a = warp.Row<float>(code.row[1]);
+  const float* b = has_b ? warp.Row<float>(code.row[2]) : a;
+  const uint64_t seed = warp.block->launch->options->seed;
+  float* d = warp.Row<float>(code.row[0]);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const float x = in.ftz ? Flushed(a[lane]) : a[lane];
+    const float y = !has_b ? 0.0f : in.ftz ? Flushed(b[lane]) : b[lane];
+    const float value = kPerturb ? Perturbed(in.op, x, y, seed) : Approximate(in.op, x, y);
+    d[lane] = in.ftz ? Flushed(value) : value;
+  }
+}
+
+// rcp and rsqrt of f64 (.approx.ftz) are computed from the upper half of the bits.
+template <bool kRoot>
+void ApproximateDouble(Warp& warp, const Code& code, Mask mask) {
+  const uint64_t* a = warp.Row<uint64_t>(code.row[1]);
+  ForLanes(warp.Row<double>(code.row[0]), mask, [=](int lane) {
+    const double x = std::bit_cast<double>(a[lane] & 0xffffffff00000000u);
+    const double value = kRoot ? 1.0 / std::sqrt(x) : 1.0 / x;
+    return std::bit_cast<double>(std::bit_cast<uint64_t>(value) & 0xffffffff00000000u);
+  });
+}
+
+// ---- The table
+
+template <typename T, typename F>
+Handler FindBinary(const Instruction& in) {
+  if (in.ftz) return in.sat ? BinaryFloat<T, F, true, true> : BinaryFloat<T, F, true, false>;
+  return in.sat ? BinaryFloat<T, F, false, true> : BinaryFloat<T, F, false, false>;
+}
+template <typename F>
+Handler BinaryByType(const Instruction& in) {
+  if (in.type == Type::kF64) return BinaryFloat<double, F, false, false>;
+  return FindBinary<float, F>(in);
+}
+template <typename F>
+Handler UnaryByType(const Instruction& in) {
+  if (in.type == Type::kF64) return UnaryFloat<double, F, false>;
+  return in.ftz ? UnaryFloat<float, F, true> : UnaryFloat<float, F, false>;
+}
+bool IsDirected(const Instruction& in) {
+  return in.rounding != Rounding::kNone && in.rounding != Rounding::kRn;
+}
+Handler FindDirected(const Instruction& in) {
+  return in.type == Type::kF64 ? DirectedDouble : DirectedSingle;
+}
+Handler FindFma(const Instruction& in) {
+  if (in.type == Type::kF64) return FmaDouble;
+  if (in.ftz) return in.sat ? FmaSingle<true, true> : FmaSingle<true, false>;
+  return in.sat ? FmaSingle<false, true> : FmaSingle<false, false>;
+}
+Handler FindApproximate(const Instruction& in, bool perturb) {
+  if (in.type == Type::kF64) {
+    if (in.op == Op::kRcp) return ApproximateDouble<false>;
+    return in.op == Op::kRsqrt ? ApproximateDouble<true> : nullptr;
+  }
+  return perturb ? ApproximateLanes<true> : ApproximateLanes<false>;
+}
+
+}  // namespace
+
+Handler FindFloatHandler(const Instruction& in, const HandlerOptions& options) {
+  if (in.type != Type::kF32 && in.type != Type::kF64) return nullptr;
+  if (in.relu || (in.type == Type::kF64 && (in.sat || (in.ftz && !in.approx)))) return nullptr;
+  // div.full is an approximation too, with the same bound.
+  if (in.approx || in.full) return FindApproximate(in, options.perturb);
+  switch (in.op) {
+    case Op::kAdd:
+      return IsDirected(in) ? FindDirected(in) : BinaryByType<AddOp>(in);
+    case Op::kSub:
+      return IsDirected(in) ? FindDirected(in) : BinaryByType<SubOp>(in);
+    case Op::kMul:
+      return IsDirected(in) ? FindDirected(in) : BinaryByType<MulOp>(in);
+    case Op::kDiv:
+      return IsDirected(in) ? FindDirected(in) : BinaryByType<DivOp>(in);
+    case Op::kFma:
+    case Op::kMad:
+      return IsDirected(in) ? FindDirected(in) : FindFma(in);
+    case Op::kRcp:
+      return IsDirected(in) ? FindDirected(in) : UnaryByType<RcpOp>(in);
+    case Op::kSqrt:
+      return IsDirected(in) ? FindDirected(in) : UnaryByType<SqrtOp>(in);
+    case Op::kMin:
+      return in.nan ? BinaryByType<OrNan<MinOp>>(in) : BinaryByType<MinOp>(in);
+    case Op::kMax:
+      return in.nan ? BinaryByType<OrNan<MaxOp>>(in) : BinaryByType<MaxOp>(in);
+    case Op::kAbs:
+      return UnaryByType<AbsOp>(in);
+    case Op::kNeg:
+      return UnaryByType<NegOp>(in);
+    case Op::kCopysign:
+      return in.type == Type::kF64 ? Binary<double, double, double, CopySign<double>>
+                                   : Binary<float, float, float, CopySign<float>>;
+    default:
+      return nullptr;
+  }
+}
 
 }  // namespace duotone::emulator
