@@ -60,38 +60,59 @@ Json ToJson(const runtime::PredictedTerms& us) {
   return json;
 }
 
+Json ToJson(const runtime::CountedWork& counted) {
+  Json json = {{"instructions", counted.instructions},
+               {"lanes", counted.lanes},
+               {"fp32", counted.fp32},
+               {"integer", counted.integer},
+               {"mufu", counted.mufu},
+               {"barriers", counted.barriers},
+               {"requests", counted.requests},
+               {"sectors", counted.sectors},
+               {"ideal_sectors", counted.ideal_sectors},
+               {"shared_requests", counted.shared_requests},
+               {"shared_ways", counted.shared_ways},
+               {"ideal_shared_ways", counted.ideal_shared_ways},
+               {"tensor_flops", counted.tensor_flops}};
+  if (counted.bytes_read >= 0) json["bytes_read"] = counted.bytes_read;
+  if (counted.bytes_written >= 0) json["bytes_written"] = counted.bytes_written;
+  return json;
+}
+
 Json ToJson(const KernelCode& kernel, const LaunchReport& launch) {
-  return {{"name", kernel.name},
-          {"node", launch.node},
-          {"family", launch.family},
-          {"step", launch.step},
-          {"grid", launch.grid},
-          {"block", launch.block},
-          {"registers", kernel.registers},
-          {"barriers", kernel.barriers},
-          {"spill_bytes", kernel.spill_bytes()},
-          {"local_bytes", kernel.local_bytes},
-          {"local_accesses", kernel.sass.all.Count(runtime::SassClass::kLocalLoad) +
-                                 kernel.sass.all.Count(runtime::SassClass::kLocalStore)},
-          {"stack_bytes", kernel.stack_bytes},
-          {"shared_bytes", kernel.shared_bytes + launch.dynamic_shared_bytes},
-          {"constant_bytes", kernel.constant_bytes},
-          {"code_bytes", kernel.code_bytes},
-          {"occupancy",
-           {{"blocks", launch.occupancy.blocks},
-            {"warps", launch.occupancy.warps},
-            {"share", launch.occupancy.share},
-            {"limiter", std::string(launch.occupancy.limiter)}}},
-          {"waves", launch.waves},
-          {"tensor_share", kernel.tensor_share()},
-          {"bytes_read", launch.bytes_read},
-          {"bytes_written", launch.bytes_written},
-          {"flops", launch.flops},
-          {"intensity", launch.intensity()},
-          {"us", ToJson(launch.us)},
-          {"limiter", std::string(launch.limiter)},
-          {"code", ToJson(kernel.sass.all)},
-          {"main_loop", ToJson(kernel.sass.main_loop(), launch.trips)}};
+  Json json = {{"name", kernel.name},
+               {"node", launch.node},
+               {"family", launch.family},
+               {"step", launch.step},
+               {"grid", launch.grid},
+               {"block", launch.block},
+               {"registers", kernel.registers},
+               {"barriers", kernel.barriers},
+               {"spill_bytes", kernel.spill_bytes()},
+               {"local_bytes", kernel.local_bytes},
+               {"local_accesses", kernel.sass.all.Count(runtime::SassClass::kLocalLoad) +
+                                      kernel.sass.all.Count(runtime::SassClass::kLocalStore)},
+               {"stack_bytes", kernel.stack_bytes},
+               {"shared_bytes", kernel.shared_bytes + launch.dynamic_shared_bytes},
+               {"constant_bytes", kernel.constant_bytes},
+               {"code_bytes", kernel.code_bytes},
+               {"occupancy",
+                {{"blocks", launch.occupancy.blocks},
+                 {"warps", launch.occupancy.warps},
+                 {"share", launch.occupancy.share},
+                 {"limiter", std::string(launch.occupancy.limiter)}}},
+               {"waves", launch.waves},
+               {"tensor_share", kernel.tensor_share()},
+               {"bytes_read", launch.bytes_read},
+               {"bytes_written", launch.bytes_written},
+               {"flops", launch.flops},
+               {"intensity", launch.intensity()},
+               {"us", ToJson(launch.us)},
+               {"limiter", std::string(launch.limiter)},
+               {"code", ToJson(kernel.sass.all)},
+               {"main_loop", ToJson(kernel.sass.main_loop(), launch.trips)}};
+  if (launch.counted.has_value()) json["counted"] = ToJson(*launch.counted);
+  return json;
 }
 
 Json ToJson(const runtime::FamilyTotals& totals) {

@@ -17,7 +17,9 @@
 #include "passes/training_module.h"
 #include "runtime/cuda/kernel_cache.h"
 #include "runtime/cuda/kernel_report.h"
+#include "runtime/emulator/counter_report.h"
 #include "tools/command.h"
+#include "tools/emulate.h"
 #include "tools/kernel_json.h"
 #include "tools/model_flags.h"
 
@@ -35,8 +37,10 @@ struct KernelsFlags {
   std::vector<std::string> schedules;
   int64_t batch = 0;
   int64_t threads = 0;
+  std::string counters;
   bool exact = false;
   bool no_cache = false;
+  bool emulate = false;
 };
 
 // What --emit can ask for.
@@ -226,7 +230,42 @@ absl::StatusOr<runtime::CompileStatistics> CompileWithCache(const KernelsFlags& 
   return statistics;
 }
 
+// Runs the step and puts its counters into the report; `problems` is what the emulator found wrong.
+absl::Status Emulate(const KernelsFlags& flags, const ir::Module& trained,
+                     const runtime::Program& program, runtime::ProgramReport& report,
+                     absl::Status& problems) {
+  emulator::EmulatorOptions options;
+  options.architecture = std::string(report.target->name);
+  options.threads = static_cast<int>(flags.threads);
+  const auto start = std::chrono::steady_clock::now();
+  DUOTONE_ASSIGN_OR_RETURN(const EmulatedStep step,
+                           EmulateStep(trained, flags.entry, program, options));
+  emulator::Machine& machine = step.gpu->machine();
+  int64_t instructions = 0;
+  for (const auto& record : machine.records()) instructions += record->instructions;
+  std::fprintf(stderr, "emulated: %lld warp instructions in %.2f s\n",
+               static_cast<long long>(instructions), SecondsSince(start));
+  std::fputs(machine.problems().ToString().c_str(), stderr);
+  problems = step.status;
+  DUOTONE_RETURN_IF_ERROR(AddCounts(machine, report));
+  if (flags.counters.empty()) return absl::OkStatus();
+  for (const auto& record : machine.records()) {
+    std::fputs(emulator::ToText(*record, flags.counters == "instruction").c_str(), stdout);
+    std::fputs("\n", stdout);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEmulationFlags(const KernelsFlags& flags) {
+  if (flags.counters.empty()) return absl::OkStatus();
+  if (!flags.emulate) return UsageError("--counters: what is counted needs --emulate");
+  if (flags.counters == "place" || flags.counters == "instruction") return absl::OkStatus();
+  return UsageError(
+      absl::StrFormat("--counters: '%s' is neither place nor instruction", flags.counters));
+}
+
 absl::Status RunKernels(const KernelsFlags& flags) {
+  DUOTONE_RETURN_IF_ERROR(CheckEmulationFlags(flags));
   DUOTONE_ASSIGN_OR_RETURN(const std::vector<const Emission*> emissions, ParseEmit(flags));
   const absl::StatusOr<const GpuTarget*> target = FindGpuTarget(flags.target);
   if (!target.ok()) {
@@ -249,9 +288,16 @@ absl::Status RunKernels(const KernelsFlags& flags) {
   const bool has_report = std::any_of(emissions.begin(), emissions.end(), [](const auto* emission) {
     return emission->name == "report";
   });
+  // Line information leads from the PTX to the nodes.
+  std::unique_ptr<runtime::KernelCompiler> compiler;
+  if (flags.emulate) {
+    DUOTONE_ASSIGN_OR_RETURN(compiler, runtime::CreateNvrtcCompiler({.line_info = true}));
+    options.compiler = compiler.get();
+  }
   runtime::CompileStatistics statistics;
-  if (!flags.json.empty() || std::any_of(emissions.begin(), emissions.end(),
-                                         [](const auto* e) { return e->is_compiled; })) {
+  if (flags.emulate || !flags.json.empty() ||
+      std::any_of(emissions.begin(), emissions.end(),
+                  [](const auto* e) { return e->is_compiled; })) {
     DUOTONE_ASSIGN_OR_RETURN(statistics, CompileWithCache(flags, options, entry.program));
   }
   for (const Emission* emission : emissions) {
@@ -259,14 +305,20 @@ absl::Status RunKernels(const KernelsFlags& flags) {
     if (emission->name == "report" || (is_text && flags.json == "-")) continue;
     DUOTONE_RETURN_IF_ERROR(Emit(*emission, entry, flags.output));
   }
-  if (!has_report && flags.json.empty()) return absl::OkStatus();
-  DUOTONE_ASSIGN_OR_RETURN(const runtime::ProgramReport report,
+  if (!has_report && flags.json.empty() && !flags.emulate) return absl::OkStatus();
+  DUOTONE_ASSIGN_OR_RETURN(runtime::ProgramReport report,
                            runtime::MakeProgramReport(entry.program, **target));
+  absl::Status problems;
+  if (flags.emulate) {
+    DUOTONE_RETURN_IF_ERROR(Emulate(flags, *module, entry.program, report, problems));
+  }
   if (!flags.json.empty()) {
     DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, ToJson(report, statistics).dump(2) + "\n"));
   }
-  if (!has_report || flags.json == "-") return absl::OkStatus();
-  return WriteResult("", runtime::ToText(report));
+  if (has_report && flags.json != "-") {
+    DUOTONE_RETURN_IF_ERROR(WriteResult("", runtime::ToText(report)));
+  }
+  return problems;
 }
 
 }  // namespace
@@ -284,6 +336,13 @@ std::function<absl::Status()> DeclareKernels(CLI::App& app) {
   app.add_option("--emit", flags->emit, "What to show, separated by commas: " + EmissionNames())
       ->type_name("KINDS")
       ->capture_default_str();
+  app.add_flag(
+      "--emulate", flags->emulate,
+      "Run the graph once on an emulated GPU of this architecture, with random inputs, and "
+      "put what it counts into the report");
+  app.add_option("--counters", flags->counters,
+                 "Print the emulator's counters by place in the model or by instruction")
+      ->type_name("place|instruction");
   app.add_option("-o,--output", flags->output, "The folder for files")->type_name("DIR");
   app.add_option("--json", flags->json, "The report as JSON too; - prints nothing but the JSON")
       ->type_name("FILE");
