@@ -109,12 +109,12 @@ bool ImmediateBits(std::string_view text, bool minus, Type type, uint64_t& bits)
                       : std::bit_cast<double>(integer);
     is_float = true;
   } else if (!ParseInteger(text, integer)) {
+    if (text.find_first_of(".eE") == text.npos) return false;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size()) return false;
     is_float = true;
   } else if (IsFloat(type)) {
-    value = static_cast<double>(integer);
-    is_float = true;
+    return false;
   }
   if (minus) value = -value;
   if (!is_float) {
