@@ -53,6 +53,15 @@ TEST(Isa, EachFormParses) {
   EXPECT_GT(count, 800);
 }
 
+TEST(Isa, EachFormCanBeExecuted) {
+  ForEachSample([&](const IsaRow&, const std::string& words, const std::string& text) {
+    const absl::StatusOr<PtxModule> module = ParsePtx(text);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const auto executable = Translate(*module, "kernel", {}, {.architecture = "sm_90"});
+    EXPECT_TRUE(executable.ok()) << words << ": " << executable.status();
+  });
+}
+
 TEST(Isa, ModifiersAreFields) {
   const Instruction fma = Matched("fma.rm.ftz.sat.f32");
   EXPECT_EQ(fma.op, Op::kFma);
