@@ -89,8 +89,8 @@ struct KernelLaunch;  // runtime/kernel.h
 
 // What the next launch is about, for devices that check what kernels do.
 struct LaunchNote {
-  // A buffer that the kernel may access: its bytes, and with accesses of 8 bytes and more its
-  // padding to kBufferAlignment behind them.
+  // A buffer that the kernel may access: its bytes, and with atomics and accesses of 8 bytes and
+  // more its padding to kBufferAlignment behind them.
   struct Range {
     CuDeviceAddress address = 0;
     int64_t bytes = 0;

@@ -118,9 +118,9 @@ void GlobalAccess::CheckShadow(int lane, uint64_t address, int64_t offset,
 uint8_t* GlobalAccess::ResolveLane(int lane, uint64_t address) {
   range_ = memory_.FindRange(address, options_.writes, range_);
   const int64_t inside = range_ == nullptr ? 0 : static_cast<int64_t>(address - range_->begin);
-  const int64_t limit = range_ == nullptr                ? -1
-                        : options_.bytes >= kVectorBytes ? range_->padded_bytes
-                                                         : range_->bytes;
+  // Atomics have no narrower words than 4 bytes: a flag of one byte is theirs with its padding.
+  const bool may_pad = options_.bytes >= kVectorBytes || (options_.reads && options_.writes);
+  const int64_t limit = range_ == nullptr ? -1 : may_pad ? range_->padded_bytes : range_->bytes;
   if (inside + options_.bytes > limit || (options_.writes && !range_->is_writable)) {
     Outside(lane, address, range_);
     return nullptr;

@@ -34,7 +34,7 @@ class GlobalMemory {
   struct Range {
     uint64_t begin = 0;
     int64_t bytes = 0;
-    int64_t padded_bytes = 0;  // as far as accesses of 8 bytes and more may reach
+    int64_t padded_bytes = 0;  // as far as atomics and accesses of 8 bytes and more may
     bool is_writable = false;
     std::string name;
     Allocation* allocation = nullptr;
