@@ -57,6 +57,7 @@ class RegisterFile {
 // The operands' rows; of labels and functions none.
 void FillRows(const Instruction& instruction, RegisterFile& file, Code& code) {
   int next = 0;
+  bool has_address = false;
   for (const OperandGroup& group : instruction.operands) {
     for (const Operand& operand : group) {
       switch (operand.kind) {
@@ -71,9 +72,12 @@ void FillRows(const Instruction& instruction, RegisterFile& file, Code& code) {
           break;
         }
         case Operand::Kind::kAddress:
+          // cp.async has two.
+          (has_address ? code.second_offset : code.offset) = operand.offset;
+          (has_address ? code.second_address_bytes : code.address_bytes) =
+              static_cast<uint8_t>(TypeBytes(operand.register_type));
+          has_address = true;
           code.row[next++] = file.row(operand.index);
-          code.offset = operand.offset;
-          code.address_bytes = static_cast<uint8_t>(TypeBytes(operand.register_type));
           break;
         case Operand::Kind::kSink:
           code.row[next++] = kNoRow;
@@ -97,65 +101,110 @@ Handler FindHandler(const Instruction& instruction, const HandlerOptions& option
 
 }  // namespace
 
-std::map<std::string, Lanes> RunLines(std::string_view text,
-                                      const std::vector<TestRegister>& registers,
-                                      const LineOptions& options) {
+BlockRunner::BlockRunner(const Options& options)
+    : options_(options), memory_(options.emulator.memory_bytes, options.emulator.checks) {
+  memory_.BeginLaunch(1, nullptr);
+  launch_.memory = &memory_;
+  launch_.number = 1;
+  launch_.executable = &executable_;
+  launch_.options = &options_.emulator;
+  launch_.problems = &problems_;
+  launch_.block = {int64_t{options.warps} * kLanes, 1, 1};
+  block_.launch = &launch_;
+  block_.shared.Reset(options.shared_bytes, options.warps, options.emulator.checks);
+  block_.warps.resize(static_cast<size_t>(options.warps));
+  for (int i = 0; i < options.warps; ++i) {
+    Warp& warp = block_.warps[static_cast<size_t>(i)];
+    warp.block = &block_;
+    warp.index = i;
+    warp.lanes = kAllLanes;
+  }
+}
+
+BlockRunner::~BlockRunner() = default;
+
+std::map<std::string, Lanes> BlockRunner::Run(std::string_view text,
+                                              const std::vector<TestRegister>& registers, Mask mask,
+                                              int warp_index) {
   std::string declarations;
   for (const TestRegister& reg : registers) {
     absl::StrAppendFormat(&declarations, ".reg .%s %%%s;\n", TypeName(reg.type), reg.name);
   }
-  const absl::StatusOr<PtxModule> module =
-      ParsePtx(PtxEntry("", declarations, text, absl::StrFormat("sm_%d", options.handler.compute)));
+  absl::StatusOr<PtxModule> module = ParsePtx(
+      PtxEntry("", declarations, text, absl::StrFormat("sm_%d", options_.handler.compute)));
   if (!module.ok()) {
     ADD_FAILURE() << module.status();
     return {};
   }
-  const PtxFunction& function = module->functions[0];
+  modules_.push_back(std::make_unique<PtxModule>(*std::move(module)));
+  launch_.module = modules_.back().get();
+  const PtxFunction& function = launch_.module->functions[0];
+  executable_.function = &function;
   RegisterFile file(function);
   for (size_t i = 0; i < registers.size(); ++i) {
     file.Set(file.row(static_cast<int>(i)), registers[i].type, registers[i].bits);
   }
-  std::vector<Code> codes(function.body.size());
-  for (size_t i = 0; i < codes.size(); ++i) FillRows(function.body[i], file, codes[i]);
-
-  EmulatorOptions emulator_options;
-  emulator_options.seed = options.seed;
-  Executable executable;
-  executable.function = &function;
-  ProblemLog problems;
-  Launch launch;
-  launch.module = &*module;
-  launch.executable = &executable;
-  launch.options = &emulator_options;
-  launch.problems = &problems;
-  Block block;
-  block.launch = &launch;
-  block.shared.Reset(0, 1, false);
-  Warp warp;
-  warp.block = &block;
-  warp.lanes = kAllLanes;
+  latest_ = executable_.codes.size();
+  executable_.codes.resize(latest_ + function.body.size());
+  for (size_t i = 0; i < function.body.size(); ++i) {
+    Code& code = executable_.codes[latest_ + i];
+    code.index = static_cast<int32_t>(latest_ + i);
+    code.instruction = &function.body[i];
+    FillRows(function.body[i], file, code);
+  }
+  counters_.resize(executable_.codes.size());
+  block_.counters = &counters_;
+  Warp& warp = block_.warps[static_cast<size_t>(warp_index)];
   warp.registers = file.bytes();
-  for (size_t i = 0; i < codes.size(); ++i) {
-    const Instruction& instruction = function.body[i];
-    codes[i].instruction = &instruction;
-    Mask mask = options.mask;
-    if (instruction.guard >= 0) {
-      const Mask guard = warp.Predicate(file.row(instruction.guard));
-      mask &= instruction.guard_negated ? ~guard : guard;
+  for (size_t i = latest_; i < executable_.codes.size(); ++i) {
+    const Code& code = executable_.codes[i];
+    Mask lanes = mask;
+    if (code.instruction->guard >= 0) {
+      const Mask guard = warp.Predicate(file.row(code.instruction->guard));
+      lanes &= code.instruction->guard_negated ? ~guard : guard;
     }
-    const Handler handler = FindHandler(instruction, options.handler);
+    const Handler handler = FindHandler(*code.instruction, options_.handler);
     if (handler == nullptr) {
-      ADD_FAILURE() << "nobody executes " << module->TextOf(instruction);
+      ADD_FAILURE() << "nobody executes " << launch_.module->TextOf(*code.instruction);
       return {};
     }
-    if (mask != 0) handler(warp, codes[i], mask);
+    if (lanes != 0) handler(warp, code, lanes);
   }
-  EXPECT_EQ(problems.ToString(), "");
-
   std::map<std::string, Lanes> results;
   for (size_t i = 0; i < registers.size(); ++i) {
     results[registers[i].name] = file.Get(file.row(static_cast<int>(i)), registers[i].type);
   }
+  return results;
+}
+
+void BlockRunner::Barrier() {
+  std::vector<int> warps;
+  for (const Warp& warp : block_.warps) warps.push_back(warp.index);
+  block_.shared.OnBarrier(warps, warps);
+}
+
+std::string BlockRunner::ProblemText() const {
+  std::string text;
+  for (const Problem& problem : problems()) {
+    absl::StrAppendFormat(&text, "%s: %s\n", KindName(problem.kind), problem.what);
+  }
+  return text;
+}
+
+InstructionCounters BlockRunner::counters() const {
+  InstructionCounters sum;
+  for (size_t i = latest_; i < counters_.size(); ++i) sum.Add(counters_[i]);
+  return sum;
+}
+
+std::map<std::string, Lanes> RunLines(std::string_view text,
+                                      const std::vector<TestRegister>& registers,
+                                      const LineOptions& options) {
+  BlockRunner::Options block_options{.handler = options.handler};
+  block_options.emulator.seed = options.seed;
+  BlockRunner runner(block_options);
+  std::map<std::string, Lanes> results = runner.Run(text, registers, options.mask);
+  EXPECT_EQ(runner.ProblemText(), "");
   return results;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,44 @@ struct LineOptions {
 std::map<std::string, Lanes> RunLines(std::string_view text,
                                       const std::vector<TestRegister>& registers,
                                       const LineOptions& options = {});
+
+// The same in a block with shared memory, whose problems and counters can be looked at.
+class BlockRunner {
+ public:
+  struct Options {
+    EmulatorOptions emulator;
+    HandlerOptions handler;
+    int64_t shared_bytes = 0;
+    int warps = 1;
+  };
+  explicit BlockRunner(const Options& options);
+  ~BlockRunner();
+
+  // Executes instructions for lanes of one warp.
+  std::map<std::string, Lanes> Run(std::string_view text,
+                                   const std::vector<TestRegister>& registers,
+                                   Mask mask = kAllLanes, int warp = 0);
+  // All warps pass a barrier.
+  void Barrier();
+  SharedMemory& shared() { return block_.shared; }
+  GlobalMemory& memory() { return memory_; }
+  std::vector<Problem> problems() const { return problems_.problems(); }
+  // Their kinds' names and what they say, for comparison: "out of bounds: ...", one a line.
+  std::string ProblemText() const;
+  // Of the instructions of the latest Run, summed.
+  InstructionCounters counters() const;
+
+ private:
+  Options options_;
+  GlobalMemory memory_;
+  ProblemLog problems_;
+  std::vector<std::unique_ptr<PtxModule>> modules_;
+  Executable executable_;
+  std::vector<InstructionCounters> counters_;  // by code
+  size_t latest_ = 0;                          // where the latest Run's codes begin
+  Launch launch_;
+  Block block_;
+};
 
 // The first lanes as given; the others repeat them from the start.
 Lanes Repeat(const std::vector<uint64_t>& bits);
