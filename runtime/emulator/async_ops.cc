@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
-#include "runtime/emulator/global_memory.h"
+#include "runtime/emulator/global_ops.h"
 #include "runtime/emulator/shared_ops.h"
 
 namespace duotone::emulator {
@@ -53,17 +53,16 @@ std::array<int, kLanes> SourceBytes(Warp& warp, const Code& code, Mask lanes) {
   return bytes;
 }
 
-void ReadSources(Warp& warp, const Code& code, Mask lanes, const Addresses& from,
-                 const std::array<int, kLanes>& bytes, SharedMemory::CopyData& data) {
-  const GlobalMemory& memory = *warp.block->launch->memory;
+// What cannot be read, which GlobalSources reports, is zero.
+void ReadSources(Warp& warp, const Code& code, Mask lanes, SharedMemory::CopyData& data) {
+  const std::array<int, kLanes> bytes = SourceBytes(warp, code, lanes);
+  const std::array<const uint8_t*, kLanes> from =
+      GlobalSources(warp, code, lanes, SourceAddresses(warp, code), bytes);
   for (Mask left = lanes; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
     data[lane].fill(0);
-    if (bytes[lane] == 0) continue;
-    const absl::Status status = memory.Read(data[lane].data(), from[lane], bytes[lane]);
-    if (!status.ok()) {
-      warp.Report(code, ProblemKind::kOutOfBounds, Mask{1} << lane, from[lane],
-                  std::string(status.message()));
+    if (from[lane] != nullptr) {
+      std::memcpy(data[lane].data(), from[lane], static_cast<size_t>(bytes[lane]));
     }
   }
 }
@@ -76,7 +75,7 @@ void RunCopy(Warp& warp, const Code& code, Mask mask) {
   if (lanes == 0) return;
   CountSharedAccess(warp, code, lanes, to.data(), bytes);
   SharedMemory::CopyData data;
-  ReadSources(warp, code, lanes, SourceAddresses(warp, code), SourceBytes(warp, code, lanes), data);
+  ReadSources(warp, code, lanes, data);
   SharedFindings findings;
   shared.BeginCopy({.warp = warp.index,
                     .code = code.index,

@@ -103,9 +103,7 @@ Handler FindHandler(const Instruction& instruction, const HandlerOptions& option
 
 BlockRunner::BlockRunner(const Options& options)
     : options_(options), memory_(options.emulator.memory_bytes, options.emulator.checks) {
-  memory_.BeginLaunch(1, nullptr);
   launch_.memory = &memory_;
-  launch_.number = 1;
   launch_.executable = &executable_;
   launch_.options = &options_.emulator;
   launch_.problems = &problems_;
@@ -156,6 +154,7 @@ std::map<std::string, Lanes> BlockRunner::Run(std::string_view text,
   block_.counters = &counters_;
   Warp& warp = block_.warps[static_cast<size_t>(warp_index)];
   warp.registers = file.bytes();
+  memory_.BeginLaunch(++launch_.number, nullptr);
   for (size_t i = latest_; i < executable_.codes.size(); ++i) {
     const Code& code = executable_.codes[i];
     Mask lanes = mask;
@@ -170,6 +169,7 @@ std::map<std::string, Lanes> BlockRunner::Run(std::string_view text,
     }
     if (lanes != 0) handler(warp, code, lanes);
   }
+  memory_.EndLaunch(/*counted=*/false);
   std::map<std::string, Lanes> results;
   for (size_t i = 0; i < registers.size(); ++i) {
     results[registers[i].name] = file.Get(file.row(static_cast<int>(i)), registers[i].type);
