@@ -51,6 +51,7 @@ class Parser {
   absl::Status ParseVersion();
   absl::Status ParseFile();
   absl::Status ParseLoc();
+  void ChoosePlaces();
   absl::Status SkipSection();
   absl::Status SkipToSemicolon();
   absl::Status ParseFunction(bool is_entry);
@@ -75,9 +76,11 @@ class Parser {
   int depth_ = 0;
   int64_t initial_bytes_ = 0;
   std::vector<int64_t> dimensions_;  // of the variable being parsed; 0: to be found out
-  int source_file_ = 0;
-  int source_line_ = 0;
   std::map<SourcePlace, SourcePlace> inlined_at_;
+  // Where code stands, where that has been inlined, and so on outwards.
+  std::vector<std::vector<SourcePlace>> chains_;
+  std::map<std::vector<SourcePlace>, size_t> chain_numbers_;
+  int chain_ = -1;  // of the instructions that follow; -1: none
   std::unordered_map<std::string, int> function_index_;
   std::vector<std::pair<int, PtxToken>> calls_;  // which function, where
   IsaCache isa_;
@@ -146,6 +149,7 @@ absl::StatusOr<PtxModule> Parser::Run() {
     DUOTONE_RETURN_IF_ERROR(ParseTopLevel());
   }
   if (module_.target.empty()) return InvalidArgument("the PTX has no .target");
+  ChoosePlaces();
   for (const Variable& variable : module_.variables) {
     if (!variable.is_extern || variable.space == Space::kShared) continue;
     return InvalidArgument(
@@ -230,8 +234,8 @@ absl::Status Parser::ParseFile() {
 }
 
 // .loc FILE LINE COLUMN{, function_name LABEL{+N}, inlined_at FILE LINE COLUMN}. Code of a header
-// that was inlined into a generated kernel belongs to the kernel's line; elsewhere the innermost
-// place counts.
+// that was inlined into a generated kernel belongs to the kernel's innermost line; elsewhere the
+// innermost place counts.
 absl::Status Parser::ParseLoc() {
   const auto place = [&](SourcePlace& to) -> absl::Status {
     DUOTONE_ASSIGN_OR_RETURN(const int64_t file, ExpectInteger("the number of a file", 0, 65535));
@@ -254,20 +258,39 @@ absl::Status Parser::ParseLoc() {
     DUOTONE_RETURN_IF_ERROR(place(outer));
     if (outer != here) inlined_at_[here] = outer;
   }
-  SourcePlace outermost = here;
+  // Names of files mostly follow the code, so what to choose of these is decided at the end.
+  std::vector<SourcePlace> chain = {here};
   for (int i = 0; i < kMaxDepth; ++i) {
-    const auto found = inlined_at_.find(outermost);
+    const auto found = inlined_at_.find(chain.back());
     if (found == inlined_at_.end()) break;
-    outermost = found->second;
+    chain.push_back(found->second);
   }
-  const auto is_kernel = [&](const SourcePlace& at) {
-    return static_cast<size_t>(at.file) < module_.files.size() &&
-           module_.files[static_cast<size_t>(at.file)].ends_with(kLabelFile);
-  };
-  const SourcePlace& chosen = is_kernel(outermost) ? outermost : here;
-  source_file_ = chosen.file;
-  source_line_ = chosen.line;
+  const auto [known, is_new] = chain_numbers_.try_emplace(chain, chains_.size());
+  if (is_new) chains_.push_back(std::move(chain));
+  chain_ = static_cast<int>(known->second);
   return absl::OkStatus();
+}
+
+// Instructions have the number of their chain until now.
+void Parser::ChoosePlaces() {
+  const auto is_kernel = [&](const SourcePlace& at) {
+    if (static_cast<size_t>(at.file) >= module_.files.size()) return false;
+    const std::string_view name = module_.files[static_cast<size_t>(at.file)];
+    return name.substr(name.find_last_of('/') + 1) == kLabelFile;
+  };
+  std::vector<SourcePlace> chosen;
+  for (const std::vector<SourcePlace>& chain : chains_) {
+    const auto labelled = std::find_if(chain.begin(), chain.end(), is_kernel);
+    chosen.push_back(labelled == chain.end() ? chain.front() : *labelled);
+  }
+  for (PtxFunction& function : module_.functions) {
+    for (Instruction& instruction : function.body) {
+      const int chain = std::exchange(instruction.source_line, 0);
+      if (chain < 0) continue;
+      instruction.source_file = chosen[static_cast<size_t>(chain)].file;
+      instruction.source_line = chosen[static_cast<size_t>(chain)].line;
+    }
+  }
 }
 
 absl::Status Parser::SkipSection() {
@@ -318,7 +341,7 @@ absl::Status Parser::ParseFunction(bool is_entry) {
     return ErrorAt(name, absl::StrFormat("there are two functions '%s'", function.name));
   }
   if (is_declaration) return absl::OkStatus();
-  source_file_ = source_line_ = 0;
+  chain_ = -1;
   DUOTONE_RETURN_IF_ERROR(ParseBody(function));
   module_.functions[index] = std::move(function);
   return absl::OkStatus();
@@ -644,8 +667,7 @@ absl::Status Parser::ParseInstruction(PtxFunction& function) {
   const size_t line_begin = before.rfind('\n');
   instruction.column =
       static_cast<int>(line_begin == std::string_view::npos ? first.at : first.at - line_begin - 1);
-  instruction.source_file = source_file_;
-  instruction.source_line = source_line_;
+  instruction.source_line = chain_;  // until ChoosePlaces
   function.body.push_back(std::move(instruction));
   return absl::OkStatus();
 }
