@@ -97,20 +97,27 @@ void Emitter::InLoop(std::string statement) {
 void Emitter::BeforeLoop(std::string statement) { AddLine(before_, std::move(statement)); }
 void Emitter::AfterLoop(std::string statement) { AddLine(after_, std::move(statement)); }
 
-// Statements of nodes are numbered one after the other, so one #line serves a run of them.
+std::string LineOfLabel(int label) { return absl::StrFormat("#line %d \"kernel\"\n", label); }
+
+// Statements of nodes are numbered one after the other, so one #line serves a run of them. What
+// follows belongs to no node.
 std::string Emitter::Format(const std::vector<Line>& lines, int indent) {
   std::string text;
-  bool numbered = false;
+  bool numbered = false;  // the next line has the number of the next label
+  bool in_run = false;
   for (const Line& line : lines) {
     if (line.label.empty()) {
-      numbered = false;
+      if (in_run) absl::StrAppend(&text, kLineOfNoLabel);
+      in_run = numbered = false;
     } else {
       const int label = AddLabel(line.label);
-      if (!numbered) absl::StrAppendFormat(&text, "#line %d \"kernel\"\n", label);
+      if (!numbered) absl::StrAppend(&text, LineOfLabel(label));
+      in_run = true;
       numbered = line.text.find('\n') == std::string::npos;
     }
     absl::StrAppend(&text, Indent(line.text, indent), "\n");
   }
+  if (in_run) absl::StrAppend(&text, kLineOfNoLabel);
   return text;
 }
 

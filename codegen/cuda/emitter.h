@@ -264,6 +264,10 @@ std::string Indent(const std::string& text, int spaces);
 bool Mentions(const std::string& text, const std::string& name);
 // "gelu (gpt.cc:40, node %gelu.1)".
 std::string LabelOf(const ir::Node& node);
+// The directive in front of a statement that has a label, and the one behind it: what follows has
+// none.
+std::string LineOfLabel(int label);
+inline constexpr char kLineOfNoLabel[] = "#line 1 \"generated\"\n";
 // The sizes of a static shape.
 llvm::SmallVector<int64_t, 6> SizesOf(const ir::Type& type);
 

@@ -508,17 +508,18 @@ std::string MatMulKernel::Source(const TileShape& tile) {
                           emitter_.FlagParameter(result));
   }
   const std::string declarations = emitter_.Declarations();
+  const std::string line = LineOfLabel(emitter_.AddLabel(LabelOf(*product_)));
   // With a least number of blocks per SM the compiler does not spill to fit more.
   return absl::StrFormat(
       "#include \"duotone/matmul.cuh\"\n\n%s%s"
       "extern \"C\" __global__ void __launch_bounds__(%d, 1)\nkernel(%s) {\n%s"
       "  using Tile = MatMulTile<%s, %d, %d, %d, %d, %d>;\n"
       "  using Shape = MatMulShape<%d, %d, %d, %d>;\n%s%s"
-      "  MatMulSimt<Tile, Shape>(a, b, epilogue, %s);\n%s}\n",
+      "%s  MatMulSimt<Tile, Shape>(a, b, epilogue, %s);\n%s%s}\n",
       declarations, declarations.empty() ? "" : "\n", tile.threads(), emitter_.Parameters(),
       emitter_.Prologue(), SumType(), tile.m, tile.n, kTileK, tile.rows, tile.columns,
-      problem_.batch, problem_.m, problem_.n, problem_.k, flags, parts,
-      column_sums_.empty() ? "NoColumnSums()" : "column_sums", clear);
+      problem_.batch, problem_.m, problem_.n, problem_.k, flags, parts, line,
+      column_sums_.empty() ? "NoColumnSums()" : "column_sums", kLineOfNoLabel, clear);
 }
 
 absl::StatusOr<GeneratedKernel> MatMulKernel::Generate() {

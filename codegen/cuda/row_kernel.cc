@@ -270,8 +270,9 @@ class Writer {
                   result,
                   FromAccumulator(AccumulatorOf(reduction.operand().type().dtype), dtype, reduced));
     const std::string name = NewName(prefix);
-    code_ += absl::StrFormat("#line %d \"kernel\"\n", emitter_.AddLabel(LabelOf(*reduction.node)));
+    code_ += LineOfLabel(emitter_.AddLabel(LabelOf(*reduction.node)));
     Line(absl::StrFormat("const %s %s = %s;", ComputeType(dtype), name, text));
+    code_ += kLineOfNoLabel;
     return name;
   }
   std::string Reduce(const RowReduction& reduction, const std::string& part, int threads,

@@ -10,8 +10,10 @@
 namespace duotone::emulator {
 namespace {
 
-// As which file `#line N "kernel"` puts the lines of generated kernels: N counts their labels.
+// As which file `#line N "kernel"` puts the lines of generated kernels: N counts their labels; and
+// the file of lines between, whose numbers say nothing (codegen/cuda/emitter.h).
 constexpr std::string_view kLabelFile = "kernel";
+constexpr std::string_view kNoLabelFile = "generated";
 
 bool IsMufu(const Instruction& instruction) {
   switch (instruction.op) {
@@ -144,6 +146,7 @@ std::string PlaceOf(const PtxModule& module, const runtime::LaunchNote* note,
   if (file == 0 || file >= module.files.size()) return "";
   const std::string& name = module.files[file];
   const std::string_view base = std::string_view(name).substr(name.find_last_of('/') + 1);
+  if (base == kNoLabelFile) return "";
   if (base == kLabelFile && note != nullptr && note->launch != nullptr) {
     const std::vector<std::string>& labels = note->launch->labels;
     const auto label = static_cast<size_t>(instruction.source_line) - 1;
@@ -158,7 +161,7 @@ std::vector<CounterRow> CountersByPlace(const LaunchRecord& record) {
   for (size_t i = 0; i < record.counters.size(); ++i) {
     const Instruction& instruction = *record.kernel->codes[i].instruction;
     std::string place = PlaceOf(record.module->ptx, record.note.get(), instruction);
-    if (place.empty()) place = "(no line information)";
+    if (place.empty()) place = "(no place in the model)";
     const auto [found, is_new] = index.try_emplace(place, rows.size());
     if (is_new) rows.push_back({.place = place, .line = instruction.line});
     rows[found->second].counters.Add(record.counters[i]);
