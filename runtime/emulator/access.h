@@ -39,7 +39,6 @@ class GlobalAccess {
     uint64_t address = 0;
     std::string what;
   };
-  bool MayReachPadding() const;
   uint8_t* ResolveLane(int lane, uint64_t address);
   void CheckShadow(int lane, uint64_t address, int64_t offset, const GlobalMemory::Range& range);
   void CheckWritten(int lane, uint64_t address, int64_t offset, const GlobalMemory::Range& range);

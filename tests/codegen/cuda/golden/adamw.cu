@@ -36,6 +36,7 @@ DUOTONE_DEVICE void Update0(void* const* row, const AdamScalars<float>& scalars,
   for (int v = 0; v < 8; ++v) {
 #line 1 "kernel"
     const float t0 = x2[v] * x3;
+#line 1 "generated"
     const float gradient = t0;
     float weight = x4[v];
     float first_moment = x5[v];

@@ -19,15 +19,19 @@ kernel(const float* __restrict__ in0,
     const bool t1 = x0 < 10;
     const bool t2 = t0 && t1;
     const float t3 = static_cast<float>(t2);
+#line 1 "generated"
     part0 = part0 + t3;
   }
   DUOTONE_SHARED(float, exchange0, 8);
 #line 5 "kernel"
   const float all0 = ReduceThreads<Sum, 256>(part0, exchange0);
+#line 1 "generated"
 #line 6 "kernel"
   const float t4 = Max(all0, 1.0f);
+#line 1 "generated"
 #line 7 "kernel"
   const float t5 = 1.0f / all0;
+#line 1 "generated"
   float total0 = 0.0f;
   const int row = static_cast<int>(blockIdx.x) * 32 + group;
   const int x1 = in1[row];
@@ -41,9 +45,11 @@ kernel(const float* __restrict__ in0,
   const bool t6 = x2 >= 0;
   const bool t7 = x2 < 10;
   const bool t8 = t6 && t7;
+#line 1 "generated"
   const int x3 = in1[row];
 #line 12 "kernel"
   const int t9 = t8 ? x3 : (-1);
+#line 1 "generated"
   float part1 = (-Infinity());
   float part2 = 0.0f;
   if (q < 5) {
@@ -55,17 +61,21 @@ kernel(const float* __restrict__ in0,
       const int t10 = static_cast<int>(2 * q + v);
       const bool t11 = t10 == t9;
       const float t12 = t11 ? x4[v] : 0.0f;
+#line 1 "generated"
       part2 = part2 + t12;
     }
   }
 #line 16 "kernel"
   const float row0 = ReduceThreads<Greatest, 8>(part1);
+#line 1 "generated"
 #line 17 "kernel"
   const float row1 = ReduceThreads<Sum, 8>(part2);
+#line 1 "generated"
 #line 18 "kernel"
   const float t13 = Abs(row0);
   const bool t14 = t13 == Infinity();
   const float t15 = t14 ? 0.0f : row0;
+#line 1 "generated"
   float part3 = 0.0f;
   if (q < 5) {
     const Vec<float, 2> x5 = kept0;
@@ -74,21 +84,25 @@ kernel(const float* __restrict__ in0,
 #line 21 "kernel"
       const float t16 = x5[v] - t15;
       const float t17 = Exp(t16);
+#line 1 "generated"
       part3 = part3 + t17;
     }
   }
 #line 23 "kernel"
   const float row2 = ReduceThreads<Sum, 8>(part3);
+#line 1 "generated"
 #line 24 "kernel"
   const float t18 = Abs(row0);
   const bool t19 = t18 == Infinity();
   const float t20 = Log(row2);
   const float t21 = row0 + t20;
   const float t22 = t19 ? row0 : t21;
+#line 1 "generated"
 #line 29 "kernel"
   const float t23 = t22 - row1;
   const float t24 = t8 ? t23 : 0.0f;
   const float t25 = t24 / t4;
+#line 1 "generated"
   total0 = total0 + t25;
   if (q < 5) {
     const Vec<float, 2> x6 = kept0;
@@ -104,6 +118,7 @@ kernel(const float* __restrict__ in0,
       const float t31 = t27 - t30;
       const float t32 = t31 * t5;
       const float t33 = t8 ? t32 : 0.0f;
+#line 1 "generated"
       y0[v] = t33;
     }
     Store(out1 + 10 * row + 2 * q, y0);

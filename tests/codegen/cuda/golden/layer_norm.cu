@@ -21,8 +21,10 @@ kernel(const half* __restrict__ in0,
   }
 #line 1 "kernel"
   const float row0 = ReduceThreads<Sum, 16>(part0);
+#line 1 "generated"
 #line 2 "kernel"
   const float t0 = row0 / 128.0f;
+#line 1 "generated"
   if (t == 0) out1[row] = t0;
   float part1 = 0.0f;
   const Vec<half, 8> x1 = kept0;
@@ -31,14 +33,17 @@ kernel(const half* __restrict__ in0,
 #line 3 "kernel"
     const float t1 = ToFloat(x1[v]) - t0;
     const float t2 = t1 * t1;
+#line 1 "generated"
     part1 = part1 + t2;
   }
 #line 5 "kernel"
   const float row1 = ReduceThreads<Sum, 16>(part1);
+#line 1 "generated"
 #line 6 "kernel"
   const float t3 = row1 / 128.0f;
   const float t4 = t3 + 1e-05f;
   const float t5 = Rsqrt(t4);
+#line 1 "generated"
   if (t == 0) out2[row] = t5;
   const Vec<float, 8> x3 = Load<8>(in1 + 8 * q);
   const Vec<float, 8> x4 = Load<8>(in2 + 8 * q);
@@ -51,6 +56,7 @@ kernel(const half* __restrict__ in0,
     const float t7 = t6 * t5;
     const float t8 = t7 * x3[v];
     const float t9 = t8 + x4[v];
+#line 1 "generated"
     y0[v] = FromFloat<half>(t9);
   }
   Store(out0 + 128 * row + 8 * q, y0);

@@ -30,25 +30,32 @@ kernel(const float* __restrict__ in0,
   for (int v = 0; v < 8; ++v) {
 #line 1 "kernel"
     const float t0 = ToFloat(x2[v]) * x3[v];
+#line 1 "generated"
     part0 = part0 + t0;
 #line 2 "kernel"
     const float t1 = x4[v] - x1;
     const float t2 = t1 * x0;
     const float t3 = t0 * t2;
+#line 1 "generated"
     part1 = part1 + t3;
 #line 5 "kernel"
     const float t4 = ToFloat(x2[v]) * t2;
+#line 1 "generated"
     total0[v] = total0[v] + t4;
     total1[v] = total1[v] + ToFloat(x2[v]);
   }
 #line 6 "kernel"
   const float row0 = ReduceThreads<Sum, 16>(part0);
+#line 1 "generated"
 #line 7 "kernel"
   const float row1 = ReduceThreads<Sum, 16>(part1);
+#line 1 "generated"
 #line 8 "kernel"
   const float t5 = row0 / 128.0f;
+#line 1 "generated"
 #line 9 "kernel"
   const float t6 = row1 / 128.0f;
+#line 1 "generated"
   const Vec<float, 8> x6 = Load<8>(in1 + 8 * q);
   const Vec<float, 8> x8 = Load<8>(in5 + 128 * row + 8 * q);
   const Vec<bf16, 8> x5 = kept1;
@@ -65,6 +72,7 @@ kernel(const float* __restrict__ in0,
     const float t12 = t8 - t11;
     const float t13 = x0 * t12;
     const float t14 = t13 + x8[v];
+#line 1 "generated"
     y0[v] = t14;
   }
   Store(out2 + 128 * row + 8 * q, y0);

@@ -44,6 +44,7 @@ kernel(const float* in0,
   const long long t13 = Add(x6, 1LL);
   const float t14 = ConstantRate(x6, 0.001, 0LL);
   const long long t15 = t5 ? t13 : x6;
+#line 1 "generated"
   out0[0] = t0;
   out1[0] = t1;
   out2[0] = static_cast<unsigned char>(t5);

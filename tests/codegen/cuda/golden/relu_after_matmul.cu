@@ -20,9 +20,12 @@ kernel(const half* __restrict__ in0,
 #line 1 "kernel"
           const float t0 = sum[v] + ToFloat(x0[v]);
           const float t1 = Relu(t0);
+#line 1 "generated"
           y0[v] = FromFloat<half>(t1);
         }
         Store(out0 + 512 * row + 8 * q, y0);
       });
+#line 3 "kernel"
   MatMulSimt<Tile, Shape>(a, b, epilogue, NoColumnSums());
+#line 1 "generated"
 }

@@ -17,9 +17,11 @@ kernel(const half* __restrict__ in0,
   }
 #line 1 "kernel"
   const float row0 = ReduceThreads<Greatest, 16>(part0);
+#line 1 "generated"
 #line 2 "kernel"
   const bool t0 = row0 == (-Infinity());
   const float t1 = t0 ? 0.0f : row0;
+#line 1 "generated"
   float part1 = 0.0f;
   Vec<float, 8> held0;
   const Vec<half, 8> x1 = kept0;
@@ -28,20 +30,24 @@ kernel(const half* __restrict__ in0,
 #line 4 "kernel"
     const float t2 = ToFloat(x1[v]) - t1;
     const float t3 = Exp(t2);
+#line 1 "generated"
     held0[v] = t3;
     part1 = part1 + t3;
   }
 #line 6 "kernel"
   const float row1 = ReduceThreads<Sum, 16>(part1);
+#line 1 "generated"
 #line 7 "kernel"
   const bool t4 = row0 == (-Infinity());
   const float t5 = t4 ? 1.0f : row1;
   const float t6 = 1.0f / t5;
+#line 1 "generated"
   Vec<half, 8> y0;
 #pragma unroll
   for (int v = 0; v < 8; ++v) {
 #line 10 "kernel"
     const float t7 = held0[v] * t6;
+#line 1 "generated"
     y0[v] = FromFloat<half>(t7);
   }
   Store(out0 + 128 * row + 8 * q, y0);
