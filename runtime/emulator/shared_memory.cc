@@ -24,15 +24,17 @@ unsigned BytesOfWord(size_t word, uint64_t offset, int bytes) {
   return ((1u << (end - begin)) - 1) << (begin - word * 4);
 }
 
-// Adds a finding about `lanes`; true if it is the first.
+// Adds a finding about `lanes`; true if it is the one to tell of: that of the lowest lane.
 bool Note(SharedFinding& finding, Mask lanes, uint64_t offset) {
-  const bool is_first = finding.lanes == 0;
+  const int lane = std::countr_zero(lanes);
+  const bool is_told = finding.lanes == 0 || lane < finding.lane;
   finding.lanes |= lanes;
-  if (is_first) {
-    finding.lane = std::countr_zero(lanes);
+  if (is_told) {
+    finding.lane = lane;
     finding.offset = offset;
+    finding.same_instruction = false;
   }
-  return is_first;
+  return is_told;
 }
 
 bool IsConsecutive(const SharedRequest& request) {
@@ -237,7 +239,7 @@ void SharedMemory::CheckSet(const Actor& actor, const AccessSet& set, SharedAcce
   }
 }
 
-void SharedMemory::Remember(const Actor& actor, AccessSet& set, size_t cell) {
+inline void SharedMemory::Remember(const Actor& actor, AccessSet& set, size_t cell) {
   const size_t at = static_cast<size_t>(actor.warp) * cells_ + cell;
   const uint32_t now = clock_[actor.warp];
   const bool is_known = set.epoch[at] == now && (set.warps[cell] >> actor.warp & 1) != 0;
@@ -248,7 +250,7 @@ void SharedMemory::Remember(const Actor& actor, AccessSet& set, size_t cell) {
   set.warps[cell] |= 1u << actor.warp;
 }
 
-void SharedMemory::RememberWrite(const Actor& actor, size_t cell) {
+inline void SharedMemory::RememberWrite(const Actor& actor, size_t cell) {
   write_epoch_[cell] = clock_[actor.warp];
   write_warp_[cell] = static_cast<uint32_t>(actor.warp);
   write_lanes_[cell] = actor.lanes;
@@ -477,21 +479,76 @@ bool SharedMemory::WriteConsecutive(const SharedRequest& request, const uint8_t*
   return true;
 }
 
+// Whole words of which nothing but the access itself is to be remembered: they are written, and
+// ordered before it or the reader's own. False: it may be otherwise, and nothing was done.
+bool SharedMemory::ReadSettled(const Actor& actor, uint64_t offset, int bytes) {
+  if (has_atomics_ || bytes < 4) return false;
+  const uint32_t floor = floor_[actor.warp];
+  const size_t first = offset / 4, end = (offset + static_cast<uint64_t>(bytes)) / 4;
+  for (size_t word = first; word < end; ++word) {
+    if (marks_[word] != kInitialised) return false;
+    if (write_epoch_[word] > floor && (static_cast<int>(write_warp_[word]) != actor.warp ||
+                                       (actor.lanes & ~write_lanes_[word]) != 0)) {
+      return false;
+    }
+  }
+  for (size_t word = first; word < end; ++word) Remember(actor, reads_, word);
+  return true;
+}
+
+// Likewise whole words that nobody has written or read since the writer's last barrier.
+bool SharedMemory::WriteSettled(const Actor& actor, uint64_t offset, const uint8_t* value,
+                                int bytes) {
+  if (has_atomics_ || bytes < 4) return false;
+  const uint32_t floor = floor_[actor.warp];
+  const size_t first = offset / 4, end = (offset + static_cast<uint64_t>(bytes)) / 4;
+  for (size_t word = first; word < end; ++word) {
+    if ((marks_[word] & kCopied) != 0 || write_epoch_[word] > floor || reads_.last[word] > floor) {
+      return false;
+    }
+  }
+  for (size_t word = first; word < end; ++word) {
+    RememberWrite(actor, word);
+    marks_[word] = kInitialised;
+  }
+  std::memcpy(bytes_.data() + offset, value, static_cast<size_t>(bytes));
+  return true;
+}
+
 void SharedMemory::Read(const SharedRequest& request, SharedFindings& findings) {
   if (request.bytes >= 4 && IsConsecutive(request)) {
     if (request.bytes == 4 && ReadConsecutive<1>(request)) return;
     if (request.bytes == 8 && ReadConsecutive<2>(request)) return;
     if (request.bytes == 16 && ReadConsecutive<4>(request)) return;
   }
+  // Lanes that read the same words do it as one, as far as a table by offset brings them together.
+  std::array<uint64_t, kLanes> offsets;
+  std::array<Mask, kLanes> groups;
+  uint32_t used = 0;
   Actor actor{.warp = request.warp, .code = static_cast<uint32_t>(request.code)};
-  for (Mask left = request.lanes; left != 0;) {
-    // Lanes that read the same words do it as one.
-    const uint64_t offset = request.offsets[std::countr_zero(left)];
-    Mask same = 0;
-    for (int i = 0; i < kLanes; ++i) same |= Mask{request.offsets[i] == offset} << i;
-    actor.lanes = same & left;
-    left &= ~same;
+  const auto read = [&](Mask lanes, uint64_t offset) {
+    actor.lanes = lanes;
+    if (ReadSettled(actor, offset, request.bytes)) return;
     TouchRange(SharedAccess::kRead, /*reads=*/true, actor, offset, request.bytes, findings);
+  };
+  const auto step = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(request.bytes)));
+  for (Mask left = request.lanes; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    const uint64_t offset = request.offsets[lane];
+    const size_t place = offset >> step & (kLanes - 1);
+    if ((used >> place & 1) == 0) {
+      used |= 1u << place;
+      offsets[place] = offset;
+      groups[place] = LaneBit(lane);
+    } else if (offsets[place] == offset) {
+      groups[place] |= LaneBit(lane);
+    } else {
+      read(LaneBit(lane), offset);
+    }
+  }
+  for (; used != 0; used &= used - 1) {
+    const auto place = static_cast<size_t>(std::countr_zero(used));
+    read(groups[place], offsets[place]);
   }
 }
 
@@ -523,7 +580,9 @@ void SharedMemory::Write(const SharedRequest& request, const uint8_t* values, in
     const int lane = std::countr_zero(left);
     const Actor actor{
         .warp = request.warp, .code = static_cast<uint32_t>(request.code), .lanes = LaneBit(lane)};
-    WriteRange(actor, request.offsets[lane], values + lane * stride, request.bytes, findings);
+    const uint8_t* value = values + lane * stride;
+    if (WriteSettled(actor, request.offsets[lane], value, request.bytes)) continue;
+    WriteRange(actor, request.offsets[lane], value, request.bytes, findings);
   }
 }
 

@@ -36,10 +36,10 @@ struct SharedRequest {
   const uint64_t* offsets = nullptr;  // by lane
 };
 
-// Something wrong with an access: the first place, and all lanes concerned.
+// Something wrong with an access: the place of the lowest lane, and all lanes concerned.
 struct SharedFinding {
   Mask lanes = 0;  // 0: nothing is wrong
-  int lane = 0;    // of the first place
+  int lane = 0;    // of that place
   uint64_t offset = 0;
   // The access it meets.
   SharedAccess other = SharedAccess::kWrite;
@@ -162,6 +162,8 @@ class SharedMemory {
   void CompleteCopy(int warp, const Copy& copy, int lane);
   size_t CellOf(uint64_t offset) const;
   void Expand(size_t word);
+  bool ReadSettled(const Actor& actor, uint64_t offset, int bytes);
+  bool WriteSettled(const Actor& actor, uint64_t offset, const uint8_t* value, int bytes);
   template <int kWords>
   bool ReadConsecutive(const SharedRequest& request);
   template <int kWords>

@@ -309,7 +309,7 @@ void CountSharedAccess(Warp& warp, const Code& code, Mask mask, const uint64_t* 
   ++counters->shared_requests;
   counters->shared_ways += ways.ways;
   counters->ideal_shared_ways += ways.ideal;
-  counters->bytes += int64_t{bytes} * std::popcount(mask);
+  counters->bytes += int64_t{bytes} * (mask == kAllLanes ? kLanes : std::popcount(mask));
 }
 
 void SharedLoad(Warp& warp, const Code& code, Mask mask, const Offsets& offsets) {
