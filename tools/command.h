@@ -32,6 +32,7 @@ std::function<absl::Status()> DeclareOpt(CLI::App& app);
 std::function<absl::Status()> DeclareExplain(CLI::App& app);
 std::function<absl::Status()> DeclareTrain(CLI::App& app);
 std::function<absl::Status()> DeclareKernels(CLI::App& app);
+std::function<absl::Status()> DeclareRunPtx(CLI::App& app);
 std::function<absl::Status()> DeclareDevices(CLI::App& app);
 std::function<absl::Status()> DeclareOps(CLI::App& app);
 std::function<absl::Status()> DeclarePasses(CLI::App& app);

@@ -60,25 +60,6 @@ Json ToJson(const runtime::PredictedTerms& us) {
   return json;
 }
 
-Json ToJson(const runtime::CountedWork& counted) {
-  Json json = {{"instructions", counted.instructions},
-               {"lanes", counted.lanes},
-               {"fp32", counted.fp32},
-               {"integer", counted.integer},
-               {"mufu", counted.mufu},
-               {"barriers", counted.barriers},
-               {"requests", counted.requests},
-               {"sectors", counted.sectors},
-               {"ideal_sectors", counted.ideal_sectors},
-               {"shared_requests", counted.shared_requests},
-               {"shared_ways", counted.shared_ways},
-               {"ideal_shared_ways", counted.ideal_shared_ways},
-               {"tensor_flops", counted.tensor_flops}};
-  if (counted.bytes_read >= 0) json["bytes_read"] = counted.bytes_read;
-  if (counted.bytes_written >= 0) json["bytes_written"] = counted.bytes_written;
-  return json;
-}
-
 Json ToJson(const KernelCode& kernel, const LaunchReport& launch) {
   Json json = {{"name", kernel.name},
                {"node", launch.node},
@@ -111,7 +92,7 @@ Json ToJson(const KernelCode& kernel, const LaunchReport& launch) {
                {"limiter", std::string(launch.limiter)},
                {"code", ToJson(kernel.sass.all)},
                {"main_loop", ToJson(kernel.sass.main_loop(), launch.trips)}};
-  if (launch.counted.has_value()) json["counted"] = ToJson(*launch.counted);
+  if (launch.counted.has_value()) json["counted"] = tools::ToJson(*launch.counted);
   return json;
 }
 
@@ -123,6 +104,25 @@ Json ToJson(const runtime::FamilyTotals& totals) {
 }
 
 }  // namespace
+
+Json ToJson(const runtime::CountedWork& counted) {
+  Json json = {{"instructions", counted.instructions},
+               {"lanes", counted.lanes},
+               {"fp32", counted.fp32},
+               {"integer", counted.integer},
+               {"mufu", counted.mufu},
+               {"barriers", counted.barriers},
+               {"requests", counted.requests},
+               {"sectors", counted.sectors},
+               {"ideal_sectors", counted.ideal_sectors},
+               {"shared_requests", counted.shared_requests},
+               {"shared_ways", counted.shared_ways},
+               {"ideal_shared_ways", counted.ideal_shared_ways},
+               {"tensor_flops", counted.tensor_flops}};
+  if (counted.bytes_read >= 0) json["bytes_read"] = counted.bytes_read;
+  if (counted.bytes_written >= 0) json["bytes_written"] = counted.bytes_written;
+  return json;
+}
 
 Json ToJson(const runtime::ProgramReport& report, const runtime::CompileStatistics& statistics) {
   Json json = {{"schema", 1},

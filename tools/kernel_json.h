@@ -12,6 +12,9 @@ namespace duotone::tools {
 nlohmann::ordered_json ToJson(const runtime::ProgramReport& report,
                               const runtime::CompileStatistics& statistics);
 
+// What an emulated launch counted.
+nlohmann::ordered_json ToJson(const runtime::CountedWork& counted);
+
 }  // namespace duotone::tools
 
 #endif  // DUOTONE_TOOLS_KERNEL_JSON_H_

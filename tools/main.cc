@@ -21,6 +21,7 @@ constexpr Command kCommands[] = {
     {"train", "Trains a .duo model.", DeclareTrain},
     {"kernels", "Compiles a model's CUDA kernels and reports on them, without a GPU.",
      DeclareKernels},
+    {"run-ptx", "Runs a kernel of a PTX file on an emulated GPU and checks it.", DeclareRunPtx},
     {"devices", "Lists what this build can run on.", DeclareDevices},
     {"ops", "Prints the op table.", DeclareOps},
     {"passes", "Prints the passes and pipelines.", DeclarePasses},
