@@ -340,7 +340,10 @@ absl::Status Parser::ParseFunction(bool is_entry) {
   } else if (!is_declaration && !module_.functions[index].is_declaration) {
     return ErrorAt(name, absl::StrFormat("there are two functions '%s'", function.name));
   }
-  if (is_declaration) return absl::OkStatus();
+  if (is_declaration) {
+    scope_.Pop();
+    return absl::OkStatus();
+  }
   chain_ = -1;
   DUOTONE_RETURN_IF_ERROR(ParseBody(function));
   module_.functions[index] = std::move(function);

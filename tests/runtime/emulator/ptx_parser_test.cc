@@ -180,9 +180,11 @@ TEST(PtxParser, VariablesOfAllSpaces) {
 
 TEST(PtxParser, CallsHaveResultsFunctionAndArguments) {
   const PtxModule module = Parsed(
-      ".func (.param .b32 out) twice(.param .b32 in)\n;\n" +
+      ".func (.param .b32 out) twice(.param .b32 in)\n;\n"
+      ".global .b32 late;\n" +
       Kernel("{ .param .b32 a; .param .b32 b;\n"
-             "st.param.b32 [a+0], %r1; call.uni (b), twice, (a); ld.param.b32 %r2, [b+0]; }") +
+             "st.param.b32 [a+0], %r1; call.uni (b), twice, (a); ld.param.b32 %r2, [b+0]; }\n"
+             "st.global.b32 [late], %r2;") +
       ".func (.param .b32 out) twice(.param .b32 in)\n{ ret; }\n");
   const Instruction& call = module.functions[1].body[1];
   EXPECT_EQ(call.op, Op::kCall);
