@@ -477,7 +477,8 @@ absl::StatusOr<IsaMatch> MatchIsa(std::string_view words) {
     Instruction ignored;
     if (Match(form, modifiers, ignored).first == furthest) known.push_back(FormText(form));
   }
-  if (known.size() > 3) known.resize(3);
+  // A sentence, not a page.
+  while (known.size() > 1 && absl::StrJoin(known, " and ").size() > 200) known.pop_back();
   const std::string what =
       furthest < modifiers.size()
           ? absl::StrFormat("'.%s' is not understood there", modifiers[furthest])
