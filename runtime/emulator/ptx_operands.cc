@@ -53,6 +53,10 @@ constexpr SpecialRow kSpecials[] = {
     {"%dynamic_smem_size", Special::kDynamicSmemSize},
 };
 
+constexpr size_t kMaxDigits = 12;  // of a register's number
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
 bool IsClock(Special special) {
   return special == Special::kClock || special == Special::kClockHi ||
          special == Special::kClock64 || special == Special::kGlobaltimer;
@@ -172,13 +176,37 @@ void OperandScope::Begin(PtxFunction* of) {
   label_uses.clear();
 }
 
-bool OperandScope::AddRegister(const std::string& name, int index) {
-  return !blocks_.back().variables.contains(name) &&
-         blocks_.back().registers.emplace(name, index).second;
+bool OperandScope::AddRegister(const std::string& name, Type type) {
+  Block& block = blocks_.back();
+  if (block.variables.contains(name) || FindRange(block, name) != nullptr) return false;
+  if (!block.registers.emplace(name, static_cast<int>(function->registers.size())).second) {
+    return false;
+  }
+  function->registers.push_back({name, type});
+  return true;
+}
+
+bool OperandScope::AddRegisters(const std::string& prefix, Type type, int64_t count) {
+  return blocks_.back().ranges.emplace(prefix, Range{type, count}).second;
+}
+
+// The range of %r12 is that of %r, or, for a range %r1<5>, that of %r1.
+const OperandScope::Range* OperandScope::FindRange(const Block& block, const std::string& name) {
+  if (block.ranges.empty()) return nullptr;
+  for (size_t at = name.size(); at > 1 && IsDigit(name[at - 1]);) {
+    --at;
+    const bool has_zeros = name[at] == '0' && at + 1 < name.size();
+    int64_t number = 0;
+    if (has_zeros || name.size() - at > kMaxDigits) continue;
+    std::from_chars(name.data() + at, name.data() + name.size(), number);
+    const auto found = block.ranges.find(name.substr(0, at));
+    if (found != block.ranges.end() && number < found->second.count) return &found->second;
+  }
+  return nullptr;
 }
 
 bool OperandScope::AddVariable(const std::string& name, int index) {
-  return !blocks_.back().registers.contains(name) &&
+  return FindRange(blocks_.back(), name) == nullptr && !blocks_.back().registers.contains(name) &&
          blocks_.back().variables.emplace(name, index).second;
 }
 
@@ -200,13 +228,20 @@ void OperandScope::Pop() {
   }
 }
 
-int OperandScope::FindRegister(std::string_view name) const {
+int OperandScope::FindRegister(std::string_view name) {
   const std::string key(name);
   for (size_t i = blocks_.size(); i-- > 0;) {
-    if (const auto found = blocks_[i].registers.find(key); found != blocks_[i].registers.end()) {
+    Block& block = blocks_[i];
+    if (const auto found = block.registers.find(key); found != block.registers.end()) {
       return found->second;
     }
-    if (blocks_[i].variables.contains(key)) return -1;
+    if (const Range* range = FindRange(block, key)) {
+      const auto index = static_cast<int>(function->registers.size());
+      function->registers.push_back({key, range->type});
+      block.registers.emplace(key, index);
+      return index;
+    }
+    if (block.variables.contains(key)) return -1;
   }
   return -1;
 }
@@ -217,7 +252,7 @@ int OperandScope::FindVariable(std::string_view name) const {
     if (const auto found = blocks_[i].variables.find(key); found != blocks_[i].variables.end()) {
       return found->second;
     }
-    if (blocks_[i].registers.contains(key)) return -1;
+    if (blocks_[i].registers.contains(key) || FindRange(blocks_[i], key) != nullptr) return -1;
   }
   return -1;
 }

@@ -50,12 +50,14 @@ class OperandScope {
   // The labels of the block get known to those who use them.
   void Pop();
 
-  // False if the innermost block has something of that name.
-  bool AddRegister(const std::string& name, int index);
+  // False if the innermost block has something of that name. Of a range (%r<10>) only those that
+  // are used become registers of the function.
+  bool AddRegister(const std::string& name, Type type);
+  bool AddRegisters(const std::string& prefix, Type type, int64_t count);
   bool AddVariable(const std::string& name, int index);
   bool AddLabel(const std::string& name, int index);
   // -1: there is none.
-  int FindRegister(std::string_view name) const;
+  int FindRegister(std::string_view name);
   int FindVariable(std::string_view name) const;
 
   // Everything behind the first word up to the semicolon, checked against the table. The error says
@@ -76,13 +78,19 @@ class OperandScope {
     int64_t offset = 0;
     bool after_bar = false;  // the second result: %p|%q
   };
+  struct Range {
+    Type type = Type::kNone;
+    int64_t count = 0;
+  };
   struct Block {
     std::unordered_map<std::string, int> registers;
+    std::unordered_map<std::string, Range> ranges;  // by what stands before the number
     std::unordered_map<std::string, int> variables;
     std::unordered_map<std::string, int> labels;
     std::vector<int> label_uses;
   };
 
+  static const Range* FindRange(const Block& block, const std::string& name);
   absl::Status ParseRaw(PtxLexer& lexer, Raw& raw);
   absl::Status ParseOffset(PtxLexer& lexer, Raw& raw);
   absl::Status Fill(const IsaMatch& match, const std::vector<Raw>& raws, Instruction& instruction);

@@ -19,7 +19,7 @@ namespace duotone::emulator {
 namespace {
 
 // No text may eat the host's memory.
-constexpr int64_t kMaxRegisters = 1 << 18;      // of a function
+constexpr int64_t kMaxRegisters = 1 << 20;      // of a range
 constexpr int64_t kMaxVariableBytes = 1 << 28;  // of one variable
 constexpr int64_t kMaxInitialBytes = 1 << 26;   // of all initial values
 constexpr int kMaxDepth = 64;                   // of nested blocks and initialisers
@@ -60,7 +60,7 @@ class Parser {
   absl::Status ParseThreads(std::array<int, 3>& threads);
   absl::Status ParseBody(PtxFunction& function);
   absl::Status ParseStatement(PtxFunction& function);
-  absl::Status ParseRegisters(PtxFunction& function);
+  absl::Status ParseRegisters();
   absl::Status ParseVariable(Space space, bool is_extern, char end, int* index);
   absl::Status ParseInitial(Variable& variable);
   absl::Status ParseInitialValue(Variable& variable, int depth);
@@ -414,7 +414,7 @@ absl::Status Parser::ParseStatement(PtxFunction& function) {
   if (lexer_.Take(';')) return absl::OkStatus();
   if (token.kind == PtxToken::Kind::kDirective) {
     lexer_.Next();
-    if (token.text == ".reg") return ParseRegisters(function);
+    if (token.text == ".reg") return ParseRegisters();
     if (token.text == ".loc") return ParseLoc();
     if (token.text == ".pragma") return SkipToSemicolon();
     constexpr std::pair<std::string_view, Space> kSpaces[] = {{".param", Space::kParam},
@@ -431,7 +431,7 @@ absl::Status Parser::ParseStatement(PtxFunction& function) {
 }
 
 // .reg .b32 %r<10>; or .reg .pred p, q;
-absl::Status Parser::ParseRegisters(PtxFunction& function) {
+absl::Status Parser::ParseRegisters() {
   const PtxToken type_token = lexer_.Next();
   const Type type = type_token.kind == PtxToken::Kind::kDirective
                         ? TypeFromName(type_token.text.substr(1))
@@ -449,16 +449,8 @@ absl::Status Parser::ParseRegisters(PtxFunction& function) {
       DUOTONE_ASSIGN_OR_RETURN(count, ExpectInteger("a number of registers", 0, kMaxRegisters));
       DUOTONE_RETURN_IF_ERROR(Expect('>'));
     }
-    if (static_cast<int64_t>(function.registers.size()) + count > kMaxRegisters) {
-      return ErrorAt(name_token,
-                     absl::StrFormat("a function has more than %d registers", kMaxRegisters));
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      const std::string full = is_range ? absl::StrFormat("%s%d", name, i) : name;
-      if (!scope_.AddRegister(full, static_cast<int>(function.registers.size()))) {
-        return ErrorAt(name_token, absl::StrFormat("there are two things called '%s'", full));
-      }
-      function.registers.push_back({full, type});
+    if (is_range ? !scope_.AddRegisters(name, type, count) : !scope_.AddRegister(name, type)) {
+      return ErrorAt(name_token, absl::StrFormat("there are two things called '%s'", name));
     }
   } while (lexer_.Take(','));
   return Expect(';');
@@ -583,6 +575,10 @@ absl::Status Parser::ParseInitial(Variable& variable) {
 
 absl::Status Parser::ParseInitialValue(Variable& variable, int depth) {
   const PtxToken token = lexer_.peek();
+  if (static_cast<int64_t>(variable.initial.size()) > kMaxInitialBytes) {
+    return ErrorAt(token,
+                   absl::StrFormat("more than %d bytes of initial values", kMaxInitialBytes));
+  }
   if (lexer_.Take('{')) {
     if (depth >= kMaxDepth) return ErrorAt(token, "initial values are nested too deeply");
     const size_t begin = variable.initial.size();
@@ -604,10 +600,6 @@ absl::Status Parser::ParseInitialValue(Variable& variable, int depth) {
       variable.initial.resize(begin + static_cast<size_t>(bytes), 0);
     }
     return Expect('}');
-  }
-  if (static_cast<int64_t>(variable.initial.size()) > kMaxInitialBytes) {
-    return ErrorAt(token,
-                   absl::StrFormat("more than %d bytes of initial values", kMaxInitialBytes));
   }
   Operand operand;
   DUOTONE_RETURN_IF_ERROR(scope_.ParseData(lexer_, variable.type, operand))

@@ -152,6 +152,23 @@ TEST(PtxParser, InnerBlocksShadowNamesAndHaveTheirOwnLabels) {
   EXPECT_EQ(module.TextOf(kernel.body[2]), "bra again;");
 }
 
+TEST(PtxParser, OnlyUsedRegistersOfARangeTakeRoom) {
+  const PtxModule module = Parsed(
+      ".entry k() { .reg .b32 %r<1000>; .reg .f32 %r1_<2>; mov.u32 %r999, 1; mov.f32 %r1_1, "
+      "0f00000000; mov.u32 %r999, 2; }");
+  const PtxFunction& kernel = module.functions[0];
+  ASSERT_EQ(kernel.registers.size(), 2u);
+  EXPECT_EQ(kernel.registers[0].name, "%r999");
+  EXPECT_EQ(kernel.registers[1].type, Type::kF32);
+  for (const char* name : {"%r1000", "%r01", "%r", "%r1_2", "%r99999999999999999999"}) {
+    EXPECT_NE(ErrorOf(absl::StrFormat(".entry k() { .reg .b32 %%r<1000>; .reg .b32 %%r1_<2>; "
+                                      "mov.u32 %s, 1; }",
+                                      name)),
+              "")
+        << name;
+  }
+}
+
 TEST(PtxParser, VariablesOfAllSpaces) {
   const PtxModule module = Parsed(
       ".global .align 8 .b8 table[3] = {1, 2};\n"
@@ -257,7 +274,7 @@ TEST(PtxParser, ErrorsSayWhatIsWrong) {
       {"ld.global.f32 %f1, [%f1];", "%f1 is declared as .f32 and holds no address"},
       {"bra nowhere;", "there is no label 'nowhere' in k"},
       {"x: x: ret;", "there are two labels 'x'"},
-      {".reg .b32 %r<2>;", "there are two things called '%r0'"},
+      {".reg .b32 %r<2>;", "there are two things called '%r'"},
       {"@%r1 ret;", "'%r1' is no predicate"},
       {"mov.u32 %r1, %envreg3;", "there is no register or variable '%envreg3'"},
       {"mov.u32 %r1, k_param_1;", "there is no register or variable 'k_param_1'"},
@@ -300,6 +317,9 @@ TEST(PtxParser, NoTextEatsTheMemory) {
   EXPECT_NE(ErrorOf(".global .b8 x[100000000000];"), "");
   EXPECT_NE(ErrorOf(".global .b8 x[99999999][99999999][99999999];"), "");
   EXPECT_NE(ErrorOf(".global .b64 x[30000000] = {1};"), "");
+  std::string rows;
+  for (int i = 0; i < 1000; ++i) rows += "{},";
+  EXPECT_NE(ErrorOf(".global .b8 x[9][30000000] = {" + rows + "{}};"), "");
   EXPECT_NE(ErrorOf(".entry k() { " + std::string(100000, '{')), "");
   EXPECT_NE(ErrorOf(".global .b8 x[4] = " + std::string(100000, '{')), "");
   EXPECT_NE(ErrorOf(".file 2000000000 \"x\""), "");
