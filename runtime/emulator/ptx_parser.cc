@@ -602,8 +602,8 @@ absl::Status Parser::ParseInitialValue(Variable& variable, int depth) {
     return Expect('}');
   }
   Operand operand;
-  DUOTONE_RETURN_IF_ERROR(scope_.ParseData(lexer_, variable.type, operand))
-      .With("PTX line %d", token.line);
+  const absl::Status parsed = scope_.ParseData(lexer_, variable.type, operand);
+  if (!parsed.ok()) return ErrorAt(token, std::string(parsed.message()));
   const size_t at = variable.initial.size();
   variable.initial.resize(at + static_cast<size_t>(TypeBytes(variable.type)), 0);
   if (operand.kind == Operand::Kind::kSymbol) {

@@ -301,6 +301,8 @@ TEST(PtxParser, BrokenModulesAreErrors) {
                         "ELF")
                    .ok());
   EXPECT_FALSE(ParsePtx(".version 9.0\n.address_size 64\n").ok());  // no .target
+  EXPECT_EQ(ErrorOf(".global .u32 x = 1.5;"),
+            "PTX line 4 '.global .u32 x = 1.5;': '1.5' is no immediate for u32");
   for (const char* text :
        {".address_size 32", ".visible .entry k(", ".entry k() {", ".entry k() { /* no end",
         ".global .u32 x = 1.5;", ".global .u32 x[2] = {1, 2, 3};",
