@@ -13,6 +13,7 @@ namespace duotone::emulator {
 namespace {
 
 constexpr int64_t kFragmentTurn = 4096;  // then another fragment of the warp has its turn
+constexpr size_t kNobody = ~size_t{0};   // no fragment's index
 
 Mask LiveLanes(const Warp& warp) { return warp.lanes & ~warp.exited; }
 
@@ -122,40 +123,36 @@ void Diverge(Warp& warp, size_t index, const Code& code, Mask taken) {
 
 // ---- Instructions that lanes execute together
 
-// Fragments that wait at `pc` for each other, and this one.
-Mask GatheredAt(Warp& warp, int32_t pc, const Fragment& self) {
-  Mask lanes = self.lanes;
-  for (const Fragment& other : warp.fragments) {
-    if (other.state == Fragment::State::kMembers && other.pc == pc) lanes |= other.lanes;
-  }
-  return lanes;
-}
-
-// Executes the instruction once for the lanes of all fragments there, and lets them go on.
-void ExecuteTogether(Warp& warp, size_t index, const Code& code, Mask mask) {
-  const int32_t pc = warp.fragments[index].pc;
-  if (code.run != nullptr) code.run(warp, code, mask);
+// The lanes of all fragments that stand at `pc`, waiting or (`self`) just come, and for which the
+// instruction's guard is true.
+Mask GatheredAt(Warp& warp, const Code& code, int32_t pc, size_t self) {
+  Mask lanes = 0;
   for (size_t i = 0; i < warp.fragments.size(); ++i) {
-    Fragment& fragment = warp.fragments[i];
+    const Fragment& fragment = warp.fragments[i];
     const bool waits = fragment.state == Fragment::State::kMembers && fragment.pc == pc;
-    if (!waits && i != index) continue;
-    fragment.state = Fragment::State::kRunning;
-    ++fragment.pc;
+    if (waits || i == self) lanes |= fragment.lanes;
   }
-  if (code.instruction->op == Op::kBarWarpSync) {
-    warp.block->shared.OnWarpSync(warp.index, mask);
-  }
+  return lanes & GuardOf(warp, code);
 }
 
-// True if the member lanes of all lanes in `mask` are in `mask`, as far as they live.
-bool MembersAreThere(Warp& warp, const Code& code, Mask mask) {
-  const uint32_t* members = warp.Row<uint32_t>(code.members);
+// Those of `gathered` whose member lanes have all come, as far as they live. A lane that has to
+// wait lets those wait that name it, and the rest of its fragment.
+Mask ReadyLanes(Warp& warp, const Code& code, Mask gathered) {
   const Mask live = LiveLanes(warp);
-  if (mask == live) return true;
-  for (Mask rest = mask; rest != 0; rest &= rest - 1) {
-    if ((members[std::countr_zero(rest)] & live & ~mask) != 0) return false;
+  if (gathered == live) return gathered;
+  const uint32_t* members = warp.Row<uint32_t>(code.members);
+  Mask ready = gathered;
+  for (Mask before = 0; before != ready;) {
+    before = ready;
+    for (Mask rest = ready; rest != 0; rest &= rest - 1) {
+      const int lane = std::countr_zero(rest);
+      if ((members[lane] & live & ~ready) != 0) ready &= ~(Mask{1} << lane);
+    }
+    for (const Fragment& fragment : warp.fragments) {
+      if ((fragment.lanes & gathered & ~ready) != 0) ready &= ~fragment.lanes;
+    }
   }
-  return true;
+  return ready;
 }
 
 void ReportOutsiders(Warp& warp, const Code& code, Mask mask) {
@@ -169,21 +166,41 @@ void ReportOutsiders(Warp& warp, const Code& code, Mask mask) {
                               members[std::countr_zero(outside)]));
 }
 
-// False if the fragment has to wait.
-bool RunMembers(Warp& warp, size_t index, const Code& code) {
-  Fragment& fragment = warp.fragments[index];
-  const Mask mask = GatheredAt(warp, fragment.pc, fragment) & GuardOf(warp, code);
-  if (mask != 0 && !MembersAreThere(warp, code, mask)) {
-    fragment.state = Fragment::State::kMembers;
-    return false;
+// Executes a kMembers instruction for the lanes at `pc` that are ready, and lets their fragments
+// go on. `self` is the fragment that has come last, or kNobody: lanes that wait are looked at anew.
+// False if `self` has to wait.
+bool RunMembers(Warp& warp, const Code& code, int32_t pc, size_t self) {
+  const Mask gathered = GatheredAt(warp, code, pc, self);
+  const Mask ready = ReadyLanes(warp, code, gathered);
+  if (ready != 0) {
+    ReportOutsiders(warp, code, ready);
+    if (code.run != nullptr) code.run(warp, code, ready);
+    if (code.instruction->op == Op::kBarWarpSync) warp.block->shared.OnWarpSync(warp.index, ready);
   }
-  if (mask != 0) ReportOutsiders(warp, code, mask);
-  if (mask == 0) {
-    ++fragment.pc;
-  } else {
-    ExecuteTogether(warp, index, code, mask);
+  bool goes_on = true;
+  for (size_t i = 0; i < warp.fragments.size(); ++i) {
+    Fragment& fragment = warp.fragments[i];
+    const bool waits = fragment.state == Fragment::State::kMembers && fragment.pc == pc;
+    if (!waits && i != self) continue;
+    if ((fragment.lanes & gathered & ~ready) == 0) {
+      fragment.state = Fragment::State::kRunning;
+      ++fragment.pc;
+    } else {
+      fragment.state = Fragment::State::kMembers;
+      if (i == self) goes_on = false;
+    }
   }
-  return true;
+  return goes_on;
+}
+
+// After lanes have exited: nobody waits for them any more.
+void ResumeMembers(Warp& warp) {
+  const Code* const codes = warp.block->launch->executable->codes.data();
+  for (size_t i = 0; i < warp.fragments.size(); ++i) {
+    const Fragment& fragment = warp.fragments[i];
+    if (fragment.state != Fragment::State::kMembers) continue;
+    RunMembers(warp, codes[fragment.pc], fragment.pc, kNobody);
+  }
 }
 
 void RunAligned(Warp& warp, size_t index, const Code& code) {
@@ -311,7 +328,7 @@ void RunFragment(Warp& warp, size_t index, int64_t limit) {
         fragment.state = Fragment::State::kBarrier;
         return;
       case Flow::kMembers:
-        if (!RunMembers(warp, index, code)) return;
+        if (!RunMembers(warp, code, pc, index)) return;
         break;
       case Flow::kAligned:
         RunAligned(warp, index, code);
@@ -388,26 +405,34 @@ WarpState RunWarp(Warp& warp, int64_t limit) {
   const bool is_counted = warp.block->counters != nullptr;
   const int64_t end =
       limit > std::numeric_limits<int64_t>::max() - warp.executed ? limit : warp.executed + limit;
+  int64_t turn_end = warp.executed + kFragmentTurn;
   while (warp.executed < end) {
-    int next = FindRunnable(warp);
+    const int next = FindRunnable(warp);
     if (next < 0) return StateWhenStuck(warp);
-    const bool is_alone = warp.fragments.size() == 1;
-    const int64_t turn =
-        is_alone ? end - warp.executed : std::min<int64_t>(kFragmentTurn, end - warp.executed);
-    const int64_t before = warp.executed;
-    if (is_counted) {
-      RunFragment<true>(warp, static_cast<size_t>(next), turn);
-    } else {
-      RunFragment<false>(warp, static_cast<size_t>(next), turn);
-    }
-    // A fragment that used its whole turn may wait for what another one does: others come first.
     const auto index = static_cast<size_t>(next);
-    if (!is_alone && warp.executed - before >= turn && index < warp.fragments.size() && index > 0) {
-      std::rotate(warp.fragments.begin(), warp.fragments.begin() + next,
-                  warp.fragments.begin() + next + 1);
+    // Another fragment's shuffle may have taken it to its join.
+    if (Arrive(warp, index)) continue;
+    const bool is_alone = warp.fragments.size() == 1;
+    const int64_t turn = (is_alone ? end : std::min(turn_end, end)) - warp.executed;
+    const Mask exited = warp.exited;
+    if (is_counted) {
+      RunFragment<true>(warp, index, turn);
+    } else {
+      RunFragment<false>(warp, index, turn);
+    }
+    if (warp.exited != exited) ResumeMembers(warp);
+    // What runs for long may wait for what another fragment does, also where it parts and comes
+    // together all the while: the others come first.
+    if (warp.executed >= std::min(turn_end, end)) {
+      turn_end = warp.executed + kFragmentTurn;
+      const int last = FindRunnable(warp);
+      if (last > 0) {
+        std::rotate(warp.fragments.begin(), warp.fragments.begin() + last,
+                    warp.fragments.begin() + last + 1);
+      }
     }
   }
-  return WarpState::kRunning;
+  return LiveLanes(warp) == 0 ? WarpState::kExited : WarpState::kRunning;
 }
 
 const Code& BarrierOf(const Warp& warp) {
