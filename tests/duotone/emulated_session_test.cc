@@ -460,14 +460,14 @@ absl::Status StepWithSpoiledKernels(const std::string& from, const std::string& 
   return metrics.ok() ? metrics->status() : metrics.status();
 }
 
-// A kernel without its barriers: the sentence has the node, the line of the source and the
+// A kernel without its barriers: the sentence has the node, its place in the model and the
 // instruction.
 TEST(EmulatedSession, WhatAKernelDoesWrongIsWhatTheStepReturns) {
   if (CompilerForTest() == nullptr) GTEST_SKIP() << "no NVRTC";
   const std::string message(StepWithSpoiledKernels("bar.sync \t0;", "").message());
   EXPECT_THAT(message, StartsWith("step 1: emulated:sm_80: waiting for the device: "
                                   "CUDA_ERROR_LAUNCH_FAILED ("));
-  EXPECT_THAT(message, HasSubstr("race in shared memory in kernel kernel (%relu), matmul.cuh:"));
+  EXPECT_THAT(message, HasSubstr("race in shared memory in kernel kernel (%relu), matmul (models.cc:"));
   EXPECT_THAT(message, HasSubstr("'ld.shared.v4.f32 {"));
 }
 
