@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"AcrossTheEnd",
               "ld.global.u32 %r3, [%x+128];",
               "out of bounds",
-              "lanes 16-31",
+              "warp 1, lanes 0-15",
               {1, 48}},
         Wrong{"Null",
               "mov.u64 %x, 0; ld.global.u32 %r3, [%x];",
