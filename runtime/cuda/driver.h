@@ -89,14 +89,15 @@ struct KernelLaunch;  // runtime/kernel.h
 
 // What the next launch is about, for devices that check what kernels do.
 struct LaunchNote {
-  // A buffer that the kernel may access: its bytes, and with atomics and accesses of 8 bytes and
-  // more its padding to kBufferAlignment behind them.
+  // A buffer that the kernel may access: its bytes, and with accesses of several elements at once
+  // its padding to kBufferAlignment behind them.
   struct Range {
     CuDeviceAddress address = 0;
     int64_t bytes = 0;
     std::string name;           // "%h1.norm", "the table of addresses"
     bool is_written = false;    // else only read
     bool is_undefined = false;  // until the launch writes it
+    int element_bytes = 4;      // wider accesses are those of several elements
   };
   std::string program;
   int step = 0;                          // of the program

@@ -65,7 +65,8 @@ class NoteMaker {
   void AddBuffer(LaunchNote& note, int buffer, bool is_written, bool is_undefined) const {
     note.ranges.push_back({places_.buffers[buffer], program_.buffers[buffer].bytes,
                            absl::StrCat("%", program_.buffers[buffer].name), is_written,
-                           is_undefined});
+                           is_undefined,
+                           static_cast<int>(ByteSize(program_.buffers[buffer].dtype))});
   }
 
   void AddArguments(LaunchNote& note, int step, const KernelLaunch& launch) const {

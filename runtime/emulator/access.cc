@@ -9,8 +9,6 @@
 namespace duotone::emulator {
 namespace {
 
-constexpr int kVectorBytes = 8;  // from which on an access may reach into padding
-
 template <typename T>
 bool AllWritten(const uint8_t* marks) {
   T value;
@@ -118,9 +116,10 @@ void GlobalAccess::CheckShadow(int lane, uint64_t address, int64_t offset,
 uint8_t* GlobalAccess::ResolveLane(int lane, uint64_t address) {
   range_ = memory_.FindRange(address, options_.writes, range_);
   const int64_t inside = range_ == nullptr ? 0 : static_cast<int64_t>(address - range_->begin);
-  // Atomics have no narrower words than 4 bytes: a flag of one byte is theirs with its padding.
-  const bool may_pad = options_.bytes >= kVectorBytes || (options_.reads && options_.writes);
-  const int64_t limit = range_ == nullptr ? -1 : may_pad ? range_->padded_bytes : range_->bytes;
+  // What is wider than an element is a vector, or the word of a flag: it may reach into padding.
+  const int64_t limit = range_ == nullptr                        ? -1
+                        : options_.bytes > range_->element_bytes ? range_->padded_bytes
+                                                                 : range_->bytes;
   if (inside + options_.bytes > limit || (options_.writes && !range_->is_writable)) {
     Outside(lane, address, range_);
     return nullptr;

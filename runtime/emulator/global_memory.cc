@@ -197,6 +197,7 @@ void GlobalMemory::AddRange(const Range& range) {
     if (known.begin != range.begin || known.allocation != range.allocation) continue;
     known.bytes = std::max(known.bytes, range.bytes);
     known.padded_bytes = std::max(known.padded_bytes, range.padded_bytes);
+    known.element_bytes = std::min(known.element_bytes, range.element_bytes);
     known.is_writable = known.is_writable || range.is_writable;
     return;
   }
@@ -258,6 +259,7 @@ void GlobalMemory::BeginLaunch(uint32_t number, const runtime::LaunchNote* note)
       AddRange({.begin = range.address,
                 .bytes = std::min(range.bytes, left),
                 .padded_bytes = std::min(RoundUp(range.bytes, runtime::kBufferAlignment), left),
+                .element_bytes = range.element_bytes,
                 .is_writable = range.is_written,
                 .name = range.name,
                 .allocation = allocation});

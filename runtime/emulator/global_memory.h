@@ -34,7 +34,8 @@ class GlobalMemory {
   struct Range {
     uint64_t begin = 0;
     int64_t bytes = 0;
-    int64_t padded_bytes = 0;  // as far as atomics and accesses of 8 bytes and more may
+    int64_t padded_bytes = 0;  // as far as accesses wider than an element may reach
+    int element_bytes = 4;
     bool is_writable = false;
     std::string name;
     Allocation* allocation = nullptr;

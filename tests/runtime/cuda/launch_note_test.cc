@@ -54,6 +54,7 @@ TEST_F(LaunchNoteTest, BuffersAreReadOrWritten) {
   EXPECT_TRUE(RangeOf(*notes[0], "%y").is_written);
   EXPECT_EQ(RangeOf(*notes[0], "%y").address, kBase + 64);
   EXPECT_EQ(RangeOf(*notes[0], "%y").bytes, 64);
+  EXPECT_EQ(RangeOf(*notes[0], "%y").element_bytes, 4) << "of f32";
   EXPECT_EQ(notes[0]->launch->node, "n");
 }
 
