@@ -1,5 +1,6 @@
 // The copy of a buffer that is only made where a guard is true: an update that cannot be done in
-// place. One 16-byte vector per thread; the padding of buffers belongs to them.
+// place. One 16-byte vector per thread; the padding of buffers belongs to them. The target may be
+// the guard itself, whose other readers have nothing to copy.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
@@ -18,7 +19,7 @@ GeneratedKernel GenerateGuardedCopy(int64_t bytes) {
       R"(#include "duotone/prelude.cuh"
 
 extern "C" __global__ void __launch_bounds__(%d)
-kernel(const int* __restrict__ from, int* __restrict__ to, const bool* guard) {
+kernel(const int* __restrict__ from, int* to, const bool* guard) {
   if (!*guard) return;
   const long long i = static_cast<long long>(blockIdx.x) * %d + threadIdx.x;
   if (i < %d) Store(to + 4 * i, Load<4>(from + 4 * i));

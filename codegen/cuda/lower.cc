@@ -154,6 +154,15 @@ absl::Status Lowering::AddNode(ir::Node* node) {
 }
 
 absl::Status Lowering::AddFusion(ir::Node* fusion) {
+  // Results without elements need no kernel: it would have nothing of its own to read or write.
+  bool is_empty = true;
+  for (int i = 0; i < fusion->result_count(); ++i) {
+    is_empty = is_empty && fusion->type(i).elements() == 0;
+  }
+  if (is_empty) {
+    for (int i = 0; i < fusion->result_count(); ++i) Write(fusion->result(i));
+    return absl::OkStatus();
+  }
   const ir::Value guard = storage().GuardOf(fusion);
   DUOTONE_ASSIGN_OR_RETURN(
       const GeneratedKernel kernel,

@@ -187,6 +187,22 @@ constexpr const char* kSmallGraphs[] = {
     update %kept = %real guard=%hold
     return c=%c
   })",
+    // A guard that is replaced under itself.
+    R"(state %s: bool[] = ones()
+  graph @g(%x: bool[]) {
+    update %s = %x guard=%s
+    return
+  })",
+    // Results without elements, of a kernel that would write rows of no table.
+    R"(graph @g(%x: f32[6, 0, 6], %index: i32[5], %y: f32[5, 0, 6]) {
+    %s = scatter_add(%x, %index, %y) : f32[6, 0, 6]
+    return s=%s
+  })",
+    // A batch of no products.
+    R"(graph @g(%x: f16[0, 4, 6], %y: f16[0, 17, 6]) {
+    %m = matmul(%x, %y), transpose_b=true, out=f32 : f32[0, 4, 17]
+    return m=%m
+  })",
     // A row of bytes that some threads do not have.
     R"(graph @g(%x: u8[1, 1], %y: i64[3, 5]) {
     %c = cast(%x), to=f32 : f32[1, 1]
