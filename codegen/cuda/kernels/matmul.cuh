@@ -93,7 +93,8 @@ struct MatMulTile {
   static constexpr int kThreads = kM / kRows * kThreadColumns;
   static constexpr int kPiece = 16 / sizeof(T);  // elements in a 16-byte access
   // Shared memory: two stages of both tiles, [k][row] and [k][column]; then rows of sums. The four
-  // elements beside each line spread the stores of operands that are consecutive along k.
+  // elements beside each line spread the stores of operands that are consecutive along k, together
+  // with MatMulTileLoader::kExchange.
   static constexpr int kLineA = kM + 4;
   static constexpr int kLineB = kN + 4;
   static constexpr int kStageElements = kK * (kLineA + kLineB);
@@ -171,6 +172,11 @@ struct MatMulTileLoader {
   static constexpr int kVectors = kOuter * kInner / kVector;
   static constexpr int kPerThread = (kVectors + kThreads - 1) / kThreads;
   static constexpr int kPerLine = (kAlongInner ? kInner : kOuter) / kVector;
+  // The lanes of a warp that store operands consecutive along k write kPerLine lines, 4 kVector
+  // banks apart: from k = 8 on in the banks of the first ones. Element x of line k therefore lies
+  // at x ^ k / 8 * kExchange, which gives each lane a bank of its own.
+  static constexpr int kExchange =
+      kAlongInner && sizeof(T) == 4 && kOuter % 32 == 0 && kPerLine <= 8 ? 32 / kPerLine : 0;
   MatMulVector<T, Operand> vectors[kPerThread];
 
   // The place in the tile of the thread's vector i; false beyond the last.
@@ -216,23 +222,30 @@ struct MatMulTileLoader {
           *reinterpret_cast<Vec<T, kPiece>*>(tile + inner * kLine + outer + v) = piece;
         }
       } else {
+        // All elements of a vector along k are on the same side of a multiple of 8.
+        T* const first =
+            tile + inner * kLine + (kAlongInner ? outer ^ (inner / 8 * kExchange) : outer);
 #pragma unroll
-        for (int v = 0; v < kVector; ++v) {
-          tile[kAlongInner ? (inner + v) * kLine + outer : inner * kLine + outer + v] =
-              vectors[i][v];
-        }
+        for (int v = 0; v < kVector; ++v) first[kAlongInner ? v * kLine : v] = vectors[i][v];
       }
     }
   }
 };
 
-// count elements from shared memory: pieces of 16 bytes, `stride` elements apart.
-template <int kCount, class T>
-DUOTONE_DEVICE void MatMulReadPieces(const T* from, int stride, T (&to)[kCount]) {
+// kCount elements of line k of a tile, from `first` on, a multiple of kCount or, with a stride,
+// of a piece: pieces of 16 bytes, kStride elements apart.
+template <int kStride, int kExchange, int kCount, class T>
+DUOTONE_DEVICE void MatMulReadPieces(const T* line, int k, int first, T (&to)[kCount]) {
   constexpr int kPiece = 16 / sizeof(T);
+  // The pieces keep their distance where what is exchanged are multiples of them all, or less than
+  // the stride.
+  constexpr bool kTogether = kStride % 32 == 0 || kExchange % kCount == 0;
+  const int exchange = k / 8 * kExchange;
 #pragma unroll
   for (int i = 0; i < kCount; i += kPiece) {
-    const auto piece = *reinterpret_cast<const Vec<T, kPiece>*>(from + i / kPiece * stride);
+    const int ahead = i / kPiece * kStride;
+    const int at = kTogether ? (first ^ exchange) + ahead : (first + ahead) ^ exchange;
+    const auto piece = *reinterpret_cast<const Vec<T, kPiece>*>(line + at);
 #pragma unroll
     for (int p = 0; p < kPiece; ++p) to[i + p] = piece[p];
   }
@@ -265,8 +278,10 @@ DUOTONE_DEVICE void MatMulSimt(const A& a, const B& b, const Epilogue& epilogue,
   const bool sums_columns = Columns::kPresent && place.batch == 0 && place.row == 0;
 
   if constexpr (Shape::kK > 0) {
-    MatMulTileLoader<T, Tile::kM, Tile::kK, Tile::kLineA, kThreads, A> a_tile;
-    MatMulTileLoader<T, Tile::kN, Tile::kK, Tile::kLineB, kThreads, B> b_tile;
+    using ATile = MatMulTileLoader<T, Tile::kM, Tile::kK, Tile::kLineA, kThreads, A>;
+    using BTile = MatMulTileLoader<T, Tile::kN, Tile::kK, Tile::kLineB, kThreads, B>;
+    ATile a_tile;
+    BTile b_tile;
     a_tile.Fetch(a, place.batch, place.row, Shape::kM, 0, Shape::kK);
     b_tile.Fetch(b, place.batch, place.column, Shape::kN, 0, Shape::kK);
     a_tile.Store(shared);
@@ -285,8 +300,10 @@ DUOTONE_DEVICE void MatMulSimt(const A& a, const B& b, const Epilogue& epilogue,
       for (int step = 0; step < Tile::kK; ++step) {
         T x[Tile::kRows];
         T y[Tile::kColumns];
-        MatMulReadPieces(a_lines + step * Tile::kLineA + thread_row, kPiece, x);
-        MatMulReadPieces(b_lines + step * Tile::kLineB + thread_column, kColumnStride, y);
+        MatMulReadPieces<kPiece, ATile::kExchange>(a_lines + step * Tile::kLineA, step, thread_row,
+                                                   x);
+        MatMulReadPieces<kColumnStride, BTile::kExchange>(b_lines + step * Tile::kLineB, step,
+                                                          thread_column, y);
 #pragma unroll
         for (int i = 0; i < Tile::kRows; ++i) {
 #pragma unroll
@@ -302,7 +319,7 @@ DUOTONE_DEVICE void MatMulSimt(const A& a, const B& b, const Epilogue& epilogue,
             for (int first = 0; first < Tile::kK; first += 16) {
               T part = 0;
               for (int step = first; step < first + 16; ++step) {
-                part += b_lines[step * Tile::kLineB + column];
+                part += b_lines[step * Tile::kLineB + (column ^ (step / 8 * BTile::kExchange))];
               }
               total[i] += part;
             }
@@ -357,7 +374,7 @@ DUOTONE_DEVICE void MatMulSimt(const A& a, const B& b, const Epilogue& epilogue,
       T values[kVector];
       const T* const line = shared + at / kPerLine * Tile::kLineSums + in_tile;
       if constexpr (kVector % kPiece == 0) {
-        MatMulReadPieces(line, kPiece, values);
+        MatMulReadPieces<kPiece, 0>(line, 0, 0, values);
       } else {
 #pragma unroll
         for (int v = 0; v < kVector; ++v) values[v] = line[v];
