@@ -103,6 +103,36 @@ TEST_F(KernelsTest, ReportsAsTextAndJson) {
   EXPECT_EQ(second["kernels"], json["kernels"]);
 }
 
+// Every launch has counts, and the bytes that were touched are those of the cost model.
+TEST_F(KernelsTest, EmulationCountsWhatKernelsDo) {
+  if (!HasNvrtc()) GTEST_SKIP() << "no NVRTC";
+  const CommandResult result = Run({"kernels", model_, "--bind=B=24", "--amp=f16", "--emulate",
+                                    "--counters=place", "--json=r.json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("emulated: "));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("counted by the emulator"), HasSubstr("tanh ("),
+                                Not(HasSubstr("the cost model predicts"))));
+  const auto json = nlohmann::json::parse(Read("r.json"));
+  for (const auto& kernel : json["kernels"]) {
+    ASSERT_TRUE(kernel.contains("counted")) << kernel["node"];
+    const auto& counted = kernel["counted"];
+    EXPECT_GT(counted["instructions"], 0);
+    EXPECT_LE(counted["lanes"], 32 * counted["instructions"].get<double>());
+    EXPECT_GE(counted["sectors"], counted["ideal_sectors"]);
+    EXPECT_GE(counted["shared_ways"], counted["ideal_shared_ways"]);
+  }
+}
+
+TEST_F(KernelsTest, CountersNeedTheEmulator) {
+  const CommandResult without = Run({"kernels", model_, "--batch=8", "--counters=place"});
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.err, HasSubstr("--counters: what is counted needs --emulate"));
+  const CommandResult wrong =
+      Run({"kernels", model_, "--batch=8", "--emulate", "--counters=everything"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("'everything' is neither place nor instruction"));
+}
+
 TEST_F(KernelsTest, MachineCodeAndPtxAreFiles) {
   if (!HasNvrtc()) GTEST_SKIP() << "no NVRTC";
   const CommandResult result = Run({"kernels", model_, "--batch=64", "--emit=ptx,cubin",
