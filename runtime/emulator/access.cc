@@ -9,27 +9,52 @@
 namespace duotone::emulator {
 namespace {
 
+// Marks are bytes of 1 and 0. Blocks that race on the same bytes must not be undefined behaviour of
+// the host, so they are read and written by atomics.
 template <typename T>
 bool AllWritten(const uint8_t* marks) {
-  T value;
-  std::memcpy(&value, marks, sizeof(value));
-  T ones;
-  std::memset(&ones, 1, sizeof(ones));
-  return value == ones;
+  constexpr T kOnes = static_cast<T>(0x0101010101010101u);
+  return __atomic_load_n(reinterpret_cast<const T*>(marks), __ATOMIC_RELAXED) == kOnes;
 }
 
 bool IsWritten(const uint8_t* marks, int bytes) {
   switch (bytes) {
-    case 1:
-      return *marks != 0;
     case 2:
       return AllWritten<uint16_t>(marks);
     case 4:
       return AllWritten<uint32_t>(marks);
     case 8:
       return AllWritten<uint64_t>(marks);
+    case 16:
+      return AllWritten<uint64_t>(marks) && AllWritten<uint64_t>(marks + 8);
     default:
-      return std::all_of(marks, marks + bytes, [](uint8_t mark) { return mark != 0; });
+      break;
+  }
+  for (int i = 0; i < bytes; ++i) {
+    if (!AllWritten<uint8_t>(marks + i)) return false;
+  }
+  return true;
+}
+
+template <typename T>
+void Mark(uint8_t* marks) {
+  constexpr T kOnes = static_cast<T>(0x0101010101010101u);
+  __atomic_store_n(reinterpret_cast<T*>(marks), kOnes, __ATOMIC_RELAXED);
+}
+
+void MarkWritten(uint8_t* marks, int bytes) {
+  switch (bytes) {
+    case 2:
+      return Mark<uint16_t>(marks);
+    case 4:
+      return Mark<uint32_t>(marks);
+    case 8:
+      return Mark<uint64_t>(marks);
+    case 16:
+      Mark<uint64_t>(marks);
+      return Mark<uint64_t>(marks + 8);
+    default:
+      for (int i = 0; i < bytes; ++i) Mark<uint8_t>(marks + i);
   }
 }
 
@@ -87,7 +112,7 @@ void GlobalAccess::CheckWritten(int lane, uint64_t address, int64_t offset,
                           options_.bytes, address, memory_.Describe(address, nullptr),
                           first - marks));
   }
-  if (options_.writes) std::memset(marks, 1, static_cast<size_t>(options_.bytes));
+  if (options_.writes) MarkWritten(marks, options_.bytes);
 }
 
 void GlobalAccess::CheckShadow(int lane, uint64_t address, int64_t offset,

@@ -63,13 +63,15 @@ TEST(Problems, FloatAtomicsAreWarnings) {
   EXPECT_TRUE(log.has_errors());
 }
 
-// One warp copies 32 words, exchanges them through shared memory and takes exponentials.
+// Two blocks of a warp copy 32 words each, put them into shared memory and take exponentials.
 class CountedKernel : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(runner_.Load(PtxEntry(
-        ".param .u64 a", ".reg .b64 %a; .reg .b64 %x; .reg .b32 %t; .reg .b32 %s; .reg .f32 %f<4>;",
-        ".loc 1 3 0\nld.param.u64 %a, [a]; mov.u32 %t, %tid.x; mul.wide.u32 %x, %t, 4;\n"
+        ".param .u64 a",
+        ".reg .b64 %a; .reg .b64 %x; .reg .b32 %t; .reg .b32 %c; .reg .b32 %s; .reg .f32 %f<4>;",
+        ".loc 1 3 0\nld.param.u64 %a, [a]; mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x;\n"
+        "mad.lo.u32 %c, %c, 32, %t; mul.wide.u32 %x, %c, 4;\n"
         "add.s64 %a, %a, %x; ld.global.f32 %f1, [%a];\n"
         ".loc 1 5 0\nmov.u32 %s, buffer; mad.lo.u32 %s, %t, 8, %s; st.shared.f32 [%s], %f1;\n"
         "bar.sync 0; ld.shared.f32 %f2, [%s];\n"
@@ -103,7 +105,7 @@ TEST_F(CountedKernel, IsSummedByPlace) {
   const std::vector<CounterRow> rows = CountersByPlace(*runner_.machine().records().front());
   ASSERT_THAT(rows, SizeIs(testing::Ge(3u)));
   EXPECT_EQ(rows[0].place, "source.cu:3");
-  EXPECT_EQ(rows[0].counters.executions, 5 * 2);
+  EXPECT_EQ(rows[0].counters.executions, 7 * 2);
   EXPECT_EQ(rows[1].place, "source.cu:5");
   EXPECT_EQ(rows[2].place, "source.cu:9");
 }
