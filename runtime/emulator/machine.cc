@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -171,7 +172,9 @@ absl::Status Machine::Run(const LaunchRequest& request) {
   launch.note = request.note;
   launch.number = ++launches_;
   memory_->BeginLaunch(launch.number, options_.checks ? request.note.get() : nullptr);
+  const std::clock_t begin = std::clock();
   record.instructions += Execute(launch, record.counters);
+  record.seconds += static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   const GlobalMemory::Traffic traffic = memory_->EndLaunch(options_.counters);
   record.bytes_read = traffic.read < 0 ? -1 : record.bytes_read + traffic.read;
   record.bytes_written = traffic.written < 0 ? -1 : record.bytes_written + traffic.written;

@@ -65,6 +65,7 @@ struct LaunchRecord {
   std::array<int64_t, 3> block = {1, 1, 1};
   int64_t launches = 0;
   int64_t instructions = 0;                   // of warps
+  double seconds = 0;                         // of the host's processor, summed over threads
   std::vector<InstructionCounters> counters;  // by code, summed; empty where not counted
   // Distinct bytes of global memory, summed over the launches; negative: not known.
   int64_t bytes_read = 0;
