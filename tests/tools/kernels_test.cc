@@ -133,6 +133,16 @@ TEST_F(KernelsTest, CountersNeedTheEmulator) {
   EXPECT_THAT(wrong.err, HasSubstr("'everything' is neither place nor instruction"));
 }
 
+// The operands of forward and backward matmuls lie in every order that there is.
+TEST_F(KernelsTest, TheMlpHasNoBankConflicts) {
+  if (!HasNvrtc()) GTEST_SKIP() << "no NVRTC";
+  const CommandResult result = Run({"kernels", SourcePath("samples/models/mlp.duo"), "--batch=32",
+                                    "--emulate", "--emit=report"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("counted by the emulator"));
+  EXPECT_THAT(result.out, Not(HasSubstr("bank conflicts")));
+}
+
 TEST_F(KernelsTest, MachineCodeAndPtxAreFiles) {
   if (!HasNvrtc()) GTEST_SKIP() << "no NVRTC";
   const CommandResult result = Run({"kernels", model_, "--batch=64", "--emit=ptx,cubin",
