@@ -460,16 +460,20 @@ bool SharedMemory::WriteConsecutive(const SharedRequest& request, const uint8_t*
   const uint32_t floor = floor_[request.warp];
   uint32_t other = 0;
   for (int i = 0; i < kCount; ++i) other |= marks[i] & kCopied;
-  for (int i = 0; i < kCount; ++i) other |= write_epoch[i] > floor || last[i] > floor ? 1u : 0u;
-  if (other != 0) return false;
   uint32_t* write_warp = write_warp_.get() + first;
   uint32_t* write_lanes = write_lanes_.get() + first;
+  const auto warp = static_cast<uint32_t>(request.warp);
+  for (int i = 0; i < kCount; ++i) {
+    const uint32_t foreign = (write_warp[i] ^ warp) | (write_lanes[i] ^ LaneBit(i / kWords));
+    other |= (write_epoch[i] <= floor ? 0 : foreign) | (last[i] <= floor ? 0u : 1u);
+  }
+  if (other != 0) return false;
   uint32_t* write_code = write_code_.get() + first;
   uint32_t* warps = reads_.warps.get() + first;
   const uint32_t now = clock_[request.warp];
   for (int i = 0; i < kCount; ++i) {
     write_epoch[i] = now;
-    write_warp[i] = static_cast<uint32_t>(request.warp);
+    write_warp[i] = warp;
     write_lanes[i] = LaneBit(i / kWords);
     write_code[i] = static_cast<uint32_t>(request.code);
   }
