@@ -63,7 +63,12 @@ bool BarrierSet::IsComplete(const Barrier& barrier, const Block& block) {
 
 void BarrierSet::Complete(Barrier& barrier, Block& block, std::vector<WarpState>& states) {
   const auto number = static_cast<int>(&barrier - barriers_.data());
-  block.shared.OnBarrier(barrier.arrived, barrier.waiting, number);
+  // A warp that has exited has arrived for good, where the barrier is all warps'.
+  std::vector<int> arrived = barrier.arrived;
+  for (size_t i = 0; barrier.expected == 0 && i < states.size(); ++i) {
+    if (states[i] == WarpState::kExited) arrived.push_back(static_cast<int>(i));
+  }
+  block.shared.OnBarrier(arrived, barrier.waiting, number);
   for (const int index : barrier.waiting) {
     Warp& warp = block.warps[static_cast<size_t>(index)];
     const Code& code = BarrierOf(warp);

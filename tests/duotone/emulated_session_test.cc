@@ -1,5 +1,7 @@
 // Whole training steps on emulated GPUs: the PTX that NVRTC makes of the generated kernels,
 // launched by the runtime that drives real GPUs, against the CPU backend, with every check on.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -483,7 +485,7 @@ TEST(EmulatedSession, PtxThatIsNotKnownIsNamed) {
 // By its name alone, as users do: with NVRTC and the cache of compiled kernels.
 TEST(EmulatedSession, IsADeviceByName) {
   if (CompilerForTest() == nullptr) GTEST_SKIP() << "no NVRTC";
-  const std::string folder = testing::TempDir() + "/emulated_session_cache";
+  const std::string folder = absl::StrCat(testing::TempDir(), "/emulated_session_cache-", getpid());
   std::filesystem::remove_all(folder);
   const runtime::ScopedEnvironment cache("DUOTONE_CACHE_DIR", folder.c_str());
   std::string log[2];

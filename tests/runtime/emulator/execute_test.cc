@@ -218,6 +218,22 @@ TEST(Barriers, OfWarpsThatWaitForEachOtherAreADeadlock) {
   EXPECT_THAT(outcome.kinds, ElementsAre("deadlock"));
 }
 
+// What a warp wrote before it exited comes before what the others do behind their barrier.
+TEST(Barriers, WarpsThatHaveExitedHaveArrived) {
+  for (const Schedule schedule : {Schedule::kRoundRobin, Schedule::kAdversarial}) {
+    EmulatorOptions options;
+    options.schedule = schedule;
+    const Outcome outcome =
+        RunStore(StoreKernel("mov.u32 %r1, buffer; mad.lo.u32 %r2, %t, 4, %r1;\n"
+                             "st.shared.u32 [%r2], %t; setp.ge.u32 %p1, %t, 32; @%p1 exit;\n"
+                             "bar.sync 0; ld.shared.u32 %v, [%r2+128];",
+                             "", ".shared .align 4 .b8 buffer[256];"),
+                 64, 1, options);
+    EXPECT_THAT(outcome.problems, IsEmpty());
+    for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(outcome.values[t], t + 32);
+  }
+}
+
 TEST(Barriers, NamedOnesJoinSomeWarps) {
   // Warps 0 and 1 meet at barrier 1; warps 2 and 3 go by.
   const Outcome outcome = RunStore(StoreKernel("setp.ge.u32 %p1, %t, 64; @%p1 bra END;\n"
