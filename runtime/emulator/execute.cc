@@ -232,7 +232,9 @@ bool BlockRunner::Turn(Warp& warp) {
   if (state == WarpState::kRunning && block_executed_ >= launch_.options->instruction_budget) {
     warp.Report(
         BarrierOf(warp), ProblemKind::kBudget, warp.fragments.front().lanes, 0,
-        absl::StrFormat("the block has executed %d instructions of warps", block_executed_));
+        absl::StrFormat(
+            "the block has executed %d instructions of warps (the option budget allows more)",
+            block_executed_));
     return false;
   }
   if (state == WarpState::kBarrier) return barriers_.Arrive(warp, block_, states_);

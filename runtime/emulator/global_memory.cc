@@ -94,7 +94,7 @@ absl::StatusOr<GlobalMemory::Allocation*> GlobalMemory::FindFor(uint64_t address
 
 std::string GlobalMemory::Describe(uint64_t address, bool* freed) const {
   if (freed != nullptr) *freed = false;
-  if (address < kFirstBase - kGap) {
+  if (address < kFirstBase - kGap || address >= next_base_) {
     return address < 4096 ? "a null pointer" : "no address of device memory";
   }
   auto after_freed = freed_.upper_bound(address);

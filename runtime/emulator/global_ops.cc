@@ -161,11 +161,11 @@ void GlobalLoad(Warp& warp, const Code& code, Mask mask, const Addresses& addres
 
 void GlobalStore(Warp& warp, const Code& code, Mask mask, const Addresses& addresses) {
   const Instruction& in = *code.instruction;
-  GlobalAccess access(warp, code,
-                      {.kind = in.is_volatile ? AccessKind::kAtomic : AccessKind::kWrite,
-                       .reads = false,
-                       .writes = true,
-                       .bytes = AccessBytes(in)});
+  // A volatile store that other blocks read hands a value over within the launch: nothing orders
+  // it.
+  GlobalAccess access(
+      warp, code,
+      {.kind = AccessKind::kWrite, .reads = false, .writes = true, .bytes = AccessBytes(in)});
   StoreFrom(warp, code, access.Resolve(mask, addresses));
 }
 

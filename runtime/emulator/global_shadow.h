@@ -12,7 +12,7 @@ enum class AccessKind : uint8_t {
   kRead,
   kReadOnly,  // ld.global.nc: nobody writes it in this launch
   kWrite,
-  kAtomic,  // also volatile and relaxed loads and stores
+  kAtomic,  // also volatile and relaxed loads
 };
 
 // What an access is in conflict with.

@@ -35,8 +35,9 @@ constexpr Word kWords[] = {
      [](EmulatorOptions& options, int64_t number) {
        options.seed = static_cast<uint64_t>(number);
      }},
-    {"budget", "warp instructions of a block after which it is in an endless loop", 1, kMost,
-     [](EmulatorOptions& options, int64_t number) { options.instruction_budget = number; }},
+    {"budget",
+     "warp instructions of a block after which it is in an endless loop; 67 million without it", 1,
+     kMost, [](EmulatorOptions& options, int64_t number) { options.instruction_budget = number; }},
     {"memory", "of the device, in MiB", 1, int64_t{1} << 20,
      [](EmulatorOptions& options, int64_t number) { options.memory_bytes = number << 20; }},
 };

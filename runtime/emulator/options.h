@@ -32,7 +32,7 @@ struct EmulatorOptions {
   // 8 or 4.
   int turing_group = 8;
   // Warp instructions of one block, after which a kernel is taken to be in an endless loop.
-  int64_t instruction_budget = int64_t{1} << 32;
+  int64_t instruction_budget = int64_t{1} << 26;
   int threads = 0;  // of the host; 0: as many as it runs at once
   int64_t memory_bytes = int64_t{8} << 30;
 };

@@ -517,7 +517,12 @@ void Translator::FindJoins(const Function& function) {
   }
   const std::vector<int> joins = ImmediatePostDominators(successors);
   for (size_t i = 0; i < count; ++i) {
-    if (joins[i] >= 0) codes[i].join = function.first_code + joins[i];
+    if (joins[i] < 0) continue;
+    // Lanes that only meet to exit need not wait: others may be at a barrier that counts on it.
+    const Code& meeting = codes[joins[i]];
+    const bool exits =
+        meeting.flow == Flow::kExit || (meeting.flow == Flow::kReturn && function.ptx->is_entry);
+    if (!exits || meeting.guard >= 0) codes[i].join = function.first_code + joins[i];
   }
 }
 

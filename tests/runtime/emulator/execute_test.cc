@@ -111,6 +111,16 @@ TEST(Divergence, LanesThatExitAreNotWaitedFor) {
   for (uint32_t t = 0; t < 64; ++t) EXPECT_EQ(outcome.values[t], t < 20 ? 0xfffffu : 7777u);
 }
 
+// nvcc makes `if (t >= n) return;` a branch to the only ret.
+TEST(Divergence, LanesThatBranchToTheEndAreNotWaitedForAtABarrier) {
+  const Outcome outcome = RunStore(StoreKernel("setp.ge.u32 %p1, %t, 20; @%p1 bra GONE;\n"
+                                               "bar.sync 0; activemask.b32 %v; bra DONE;\n"
+                                               "GONE: ret;"),
+                                   64);
+  EXPECT_THAT(outcome.problems, IsEmpty());
+  for (uint32_t t = 0; t < 64; ++t) EXPECT_EQ(outcome.values[t], t < 20 ? 0xfffffu : 7777u);
+}
+
 TEST(Divergence, CallsReturnWhereTheyCameFrom) {
   const std::string function =
       ".func (.param .b32 r) triple(.param .b32 x) { .reg .b32 %a<3>; .reg .pred %q;\n"
