@@ -273,7 +273,14 @@ void SetPredicates(Warp& warp, const Code& code, Mask mask) {
   WritePredicate(warp, code.row[1], mask, Combined(in.combine, second, c));
 }
 
-// set: all ones or 1.0 where it holds, else 0.
+void SetPair(Warp& warp, const Code& code, Mask mask, Mask first, Mask second, uint32_t one) {
+  ForLanes(warp.Row<uint32_t>(code.row[0]), mask, [=](int lane) {
+    return ((first >> lane & 1) != 0 ? one : 0) | ((second >> lane & 1) != 0 ? one << 16 : 0);
+  });
+}
+
+// set: all ones or 1.0 where it holds, else 0. Of pairs each half has its own, also in an integer
+// (PTX ISA 8.5, 9.7.7.1).
 void SetValue(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
   const Mask c = in.combine == BoolOp::kNone ? 0 : PredicateAt(warp, code, 3, 3);
@@ -283,22 +290,28 @@ void SetValue(Warp& warp, const Code& code, Mask mask) {
       is_pair ? Combined(in.combine, Compared(warp, code, 1, in.source_type, 1), c) : 0;
   constexpr uint16_t kHalfOne = 0x3c00, kBf16One = 0x3f80;
   switch (in.type) {
+    case Type::kU16:
+    case Type::kS16:
     case Type::kF16:
     case Type::kBf16: {
-      const uint16_t one = in.type == Type::kF16 ? kHalfOne : kBf16One;
+      const uint16_t one = in.type == Type::kF16    ? kHalfOne
+                           : in.type == Type::kBf16 ? kBf16One
+                                                    : 0xffff;
       ForLanes(warp.Row<uint16_t>(code.row[0]), mask,
                [=](int lane) { return static_cast<uint16_t>((first >> lane & 1) != 0 ? one : 0); });
       break;
     }
     case Type::kF16x2:
-    case Type::kBf16x2: {
-      const uint32_t one = in.type == Type::kF16x2 ? kHalfOne : kBf16One;
-      ForLanes(warp.Row<uint32_t>(code.row[0]), mask, [=](int lane) {
-        return ((first >> lane & 1) != 0 ? one : 0) | ((second >> lane & 1) != 0 ? one << 16 : 0);
-      });
+      SetPair(warp, code, mask, first, second, kHalfOne);
       break;
-    }
+    case Type::kBf16x2:
+      SetPair(warp, code, mask, first, second, kBf16One);
+      break;
     default: {
+      if (is_pair) {
+        SetPair(warp, code, mask, first, second, 0xffff);
+        break;
+      }
       const uint32_t yes = in.type == Type::kF32 ? std::bit_cast<uint32_t>(1.0f) : 0xffffffffu;
       ForLanes(warp.Row<uint32_t>(code.row[0]), mask,
                [=](int lane) { return (first >> lane & 1) != 0 ? yes : 0; });

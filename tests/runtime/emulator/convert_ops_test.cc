@@ -149,6 +149,48 @@ TEST(Comparisons, IntegersAreSignedOrNot) {
   EXPECT_TRUE(Compares("setp.lt.s16", Type::kB16, 0x8000, 1));
 }
 
+// set writes a value as wide as its type, and the register beside it keeps its own.
+TEST(Comparisons, SetIsAsWideAsItsResult) {
+  auto result = RunLines(
+      "set.eq.u16.f16 %d, %a, %b; set.lt.s16.bf16 %e, %b, %a; set.eq.f16.f16 %f, %a, %b;\n"
+      "set.eq.u32.f16 %g, %a, %b; set.ne.f32.u16 %h, %a, %b;",
+      {{"d", Type::kU16, Repeat({5})},
+       {"d_next", Type::kU16, Repeat({0x1234})},
+       {"e", Type::kS16, Repeat({5})},
+       {"e_next", Type::kU16, Repeat({0x1234})},
+       {"f", Type::kB16},
+       {"f_next", Type::kU16, Repeat({0x1234})},
+       {"g", Type::kU32},
+       {"h", Type::kF32},
+       {"a", Type::kB16, Repeat({0x3c00})},
+       {"b", Type::kB16, Repeat({0x3c00, 0})}});
+  EXPECT_EQ(result["d"], Repeat({0xffff, 0}));
+  EXPECT_EQ(result["e"], Repeat({0, 0xffff}));
+  EXPECT_EQ(result["f"], Repeat({0x3c00, 0}));
+  EXPECT_EQ(result["g"], Repeat({0xffffffff, 0}));
+  EXPECT_EQ(result["h"], Floats({0.0f, 1.0f}));
+  for (const char* next : {"d_next", "e_next", "f_next"}) {
+    EXPECT_EQ(result[next], Repeat({0x1234})) << next;
+  }
+}
+
+// As __heq2_mask of cuda_fp16.h has it: the low half tells of the low elements.
+TEST(Comparisons, SetOfPairsHasAResultPerHalf) {
+  auto result = RunLines(
+      "set.eq.u32.f16x2 %d, %a, %b; set.eq.f16x2.f16x2 %e, %a, %b;\n"
+      "set.eq.s32.bf16x2 %f, %a, %b; set.eq.bf16x2.bf16x2 %g, %a, %b;",
+      {{"d", Type::kU32},
+       {"e", Type::kB32},
+       {"f", Type::kS32},
+       {"g", Type::kB32},
+       {"a", Type::kB32, Repeat({0x3c003c00})},
+       {"b", Type::kB32, Repeat({0x3c003c00, 0x3c000000, 0x00003c00, 0})}});
+  EXPECT_EQ(result["d"], Repeat({0xffffffff, 0xffff0000, 0x0000ffff, 0}));
+  EXPECT_EQ(result["e"], Repeat({0x3c003c00, 0x3c000000, 0x00003c00, 0}));
+  EXPECT_EQ(result["f"], result["d"]);
+  EXPECT_EQ(result["g"], Repeat({0x3f803f80, 0x3f800000, 0x00003f80, 0}));
+}
+
 // p|q = a < b and c; q is the opposite comparison, and c.
 TEST(Comparisons, TwoResultsAreCombinedWithAThird) {
   auto result = RunLines("setp.lt.and.s32 %p|%q, %a, %b, %c; setp.lt.or.s32 %r, %a, %b, !%c;",
