@@ -1,5 +1,5 @@
-// The tensor core against exact rational arithmetic with a different algorithm: big integers of a
-// fixed unit, bit by bit.
+// The tensor core against the model in another form: exact products and sums in long double, which
+// holds every term in full.
 #include <gmock/gmock.h>
 
 #include <bit>
