@@ -1,39 +1,68 @@
 #include "runtime/emulator/approximate.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "base/philox.h"
+#include "runtime/emulator/rounding.h"
 
 namespace duotone::emulator {
 namespace {
 
-constexpr ApproximationBound kBounds[] = {
-    {.op = Op::kCos, .absolute = 0x1p-20},  // on [-2 pi, 2 pi]: 2^-20.5; outside it is larger
-    {.op = Op::kDiv, .ulps = 2},
-    {.op = Op::kEx2, .ulps = 2},
-    {.op = Op::kLg2, .absolute = 0x1p-22},  // relative outside (0.5, 2), which is wider
-    {.op = Op::kRcp, .ulps = 1},
-    {.op = Op::kRsqrt, .relative = 0x1p-23},  // 2^-22.9
-    {.op = Op::kSin, .absolute = 0x1p-20},
-    {.op = Op::kSqrt, .relative = 0x1p-23},
-    {.op = Op::kTanh, .relative = 0x1p-11},
+// How far a result may lie from the exact one, in one of three measures.
+struct Bound {
+  Op op;
+  Type type;
+  double ulps = 0;      // units in the last place of the correctly rounded result
+  double relative = 0;  // of the exact result
+  double absolute = 0;
 };
 
-// PTX ISA 8.5, 9.7.3.8: a / b for b above 2^126 is 0, or NaN for an infinite a.
-double Quotient(double a, double b) {
-  if (std::fabs(b) <= 0x1p126 || std::isinf(b) || std::isnan(b)) return a / b;
+// PTX ISA 8.5, 9.7.3 and 9.7.4. That of sin and cos holds on [-2 pi, 2 pi], beyond which it is
+// wider; that of lg2 on (0.5, 2), beyond which it is relative and so wider too.
+constexpr Bound kBounds[] = {
+    {.op = Op::kCos, .type = Type::kF32, .absolute = 6.7435e-7},  // 2^-20.5
+    {.op = Op::kDiv, .type = Type::kF32, .ulps = 2},
+    {.op = Op::kEx2, .type = Type::kF32, .ulps = 2},
+    {.op = Op::kEx2, .type = Type::kF16, .relative = 1.0466e-3},  // 2^-9.9
+    {.op = Op::kEx2, .type = Type::kBf16, .relative = 0x1p-7},
+    {.op = Op::kLg2, .type = Type::kF32, .absolute = 0x1p-22},
+    {.op = Op::kRcp, .type = Type::kF32, .ulps = 1},
+    {.op = Op::kRsqrt, .type = Type::kF32, .relative = 1.2776e-7},  // 2^-22.9
+    {.op = Op::kSin, .type = Type::kF32, .absolute = 6.7435e-7},
+    {.op = Op::kSqrt, .type = Type::kF32, .relative = 0x1p-23},
+    {.op = Op::kTanh, .type = Type::kF32, .relative = 0x1p-11},
+    {.op = Op::kTanh, .type = Type::kF16, .absolute = 4.9270e-4},  // 2^-10.987
+    {.op = Op::kTanh, .type = Type::kBf16, .absolute = 0x1p-8},
+};
+
+Type ElementType(Type type) {
+  return type == Type::kF16x2 ? Type::kF16 : type == Type::kBf16x2 ? Type::kBf16 : type;
+}
+
+const Bound* BoundOf(const Instruction& in) {
+  const auto* found = std::find_if(std::begin(kBounds), std::end(kBounds), [&](const Bound& bound) {
+    return bound.op == in.op && bound.type == ElementType(in.type);
+  });
+  return found == std::end(kBounds) ? nullptr : found;
+}
+
+// div.approx gives 0 for b above 2^126, or NaN for an infinite a; div.full covers the whole range
+// (9.7.3.8).
+double Quotient(double a, double b, bool full) {
+  if (full || std::fabs(b) <= 0x1p126 || std::isinf(b) || std::isnan(b)) return a / b;
   if (std::isinf(a)) return std::numeric_limits<double>::quiet_NaN();
   return std::isnan(a) ? a : std::copysign(0.0, std::copysign(1.0, a) * std::copysign(1.0, b));
 }
 
-double ExactValue(Op op, double a, double b) {
-  switch (op) {
+double ExactValue(const Instruction& in, double a, double b) {
+  switch (in.op) {
     case Op::kCos:
       return std::cos(a);
     case Op::kDiv:
-      return Quotient(a, b);
+      return Quotient(a, b, in.full);
     case Op::kEx2:
       return std::exp2(a);
     case Op::kLg2:
@@ -51,49 +80,55 @@ double ExactValue(Op op, double a, double b) {
   }
 }
 
-float Canonical(float value) {
-  return std::isnan(value) ? std::bit_cast<float>(0x7fffffffu) : value;
+float Rounded(const Instruction& in, double value) {
+  if (std::isnan(value)) return std::bit_cast<float>(0x7fffffffu);
+  if (in.type == Type::kF32) return static_cast<float>(value);
+  return static_cast<float>(RoundTo(value, FormatOf(in.type), Rounding::kRn));
+}
+
+bool IsDefinedExactly(Op op, float a) {
+  if (op == Op::kTanh) return std::fabs(a) < std::numeric_limits<float>::min();
+  return (op == Op::kEx2 || op == Op::kCos) && a == 0;
+}
+
+// In [-1, 1], with both ends; the same for the same operands.
+double ShareOf(const Instruction& in, float a, float b, uint64_t seed) {
+  const uint64_t bits = uint64_t{std::bit_cast<uint32_t>(a)} << 32 | std::bit_cast<uint32_t>(b);
+  const uint64_t hash = Mix64(Mix64(bits + seed) + static_cast<uint64_t>(in.op));
+  return static_cast<double>(static_cast<int64_t>(hash % 2001) - 1000) / 1000.0;
+}
+
+// So many places of f32 on. One step of the bits is one place, as long as sign and finiteness stay.
+float Stepped(float value, int32_t steps) {
+  const float result =
+      std::bit_cast<float>(std::bit_cast<uint32_t>(value) + static_cast<uint32_t>(steps));
+  const bool stays = std::signbit(result) == std::signbit(value) && std::isfinite(result);
+  return stays ? result : value;
 }
 
 }  // namespace
 
-std::span<const ApproximationBound> ApproximationBounds() { return kBounds; }
+float Approximate(const Instruction& in, float a, float b) {
+  return Rounded(in, ExactValue(in, a, b));
+}
 
-const ApproximationBound* BoundOf(Op op) {
-  for (const ApproximationBound& bound : kBounds) {
-    if (bound.op == op) return &bound;
+float Perturbed(const Instruction& in, float a, float b, uint64_t seed) {
+  const double exact = ExactValue(in, a, b);
+  const float nearest = Rounded(in, exact);
+  const Bound* bound = BoundOf(in);
+  if (bound == nullptr || !std::isfinite(nearest) || nearest == 0 || IsDefinedExactly(in.op, a)) {
+    return nearest;
   }
-  return nullptr;
-}
-
-float Approximate(Op op, float a, float b) {
-  return Canonical(static_cast<float>(ExactValue(op, a, b)));
-}
-
-float Perturbed(Op op, float a, float b, uint64_t seed) {
-  const double exact = ExactValue(op, a, b);
-  const float nearest = Canonical(static_cast<float>(exact));
-  const ApproximationBound* bound = BoundOf(op);
-  const bool is_special = std::isnan(nearest) || std::isinf(nearest) || nearest == 0 ||
-                          (op == Op::kEx2 && a == 0) || (op == Op::kCos && a == 0);
-  if (bound == nullptr || is_special) return nearest;
-  const uint64_t bits = uint64_t{std::bit_cast<uint32_t>(a)} << 32 | std::bit_cast<uint32_t>(b);
-  const uint64_t hash = Mix64(Mix64(bits + seed) + static_cast<uint64_t>(op));
-  // In [-1, 1], with both ends.
-  const double share = static_cast<double>(static_cast<int64_t>(hash % 2001) - 1000) / 1000.0;
+  const double share = ShareOf(in, a, b, seed);
   if (bound->ulps > 0) {
-    const auto steps = static_cast<int32_t>(std::lround(share * bound->ulps));
-    const auto moved = std::bit_cast<uint32_t>(nearest) + static_cast<uint32_t>(steps);
-    const float result = std::bit_cast<float>(moved);
-    // One step of the bits is one place, as long as the sign and finiteness stay.
-    return std::signbit(result) == std::signbit(nearest) && std::isfinite(result) ? result
-                                                                                  : nearest;
+    return Stepped(nearest, static_cast<int32_t>(std::lround(share * bound->ulps)));
   }
-  // Rounding takes up to half a place of it.
+  // Rounding takes up to half a place of the room.
+  const FloatFormat& format = FormatOf(in.type);
+  const double half_place = std::max(std::ldexp(std::fabs(exact), -format.mantissa),
+                                     std::ldexp(1.0, format.min_exponent - format.mantissa));
   const double room = bound->absolute > 0 ? bound->absolute : std::fabs(exact) * bound->relative;
-  const double half_place = std::fabs(exact) * 0x1p-24;
-  const double moved = exact + share * std::max(0.0, room - half_place);
-  return Canonical(static_cast<float>(moved));
+  return Rounded(in, exact + share * std::max(0.0, room - half_place));
 }
 
 }  // namespace duotone::emulator

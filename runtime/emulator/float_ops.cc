@@ -1,9 +1,8 @@
 // f32 and f64 arithmetic with the rounding modes of PTX, and approximations: PTX ISA 8.5, 9.7.3.
 //
 // Results with .rn are those of the host's SSE. The other modes of f32 go through f64: the exact
-// result is rounded to odd there (Boldo and Melquiond, "Emulation of a FMA and Correctly Rounded
-// Sums: Proved Algorithms Using Rounding to Odd", 2008), which keeps on which side of every f32 it
-// lies. NaN results are 0x7fffffff; of f64 they keep what the host makes of them.
+// result is rounded to odd there (runtime/emulator/rounding.h), which keeps on which side of every
+// f32 it lies. NaN results are 0x7fffffff; of f64 they keep what the host makes of them.
 #include <bit>
 #include <cfenv>
 #include <cmath>
@@ -13,6 +12,7 @@
 
 #include "runtime/emulator/approximate.h"
 #include "runtime/emulator/lane_loops.h"
+#include "runtime/emulator/rounding.h"
 
 namespace duotone::emulator {
 namespace {
@@ -110,29 +110,11 @@ void BinaryFloat(Warp& warp, const Code& code, Mask mask) {
 
 // ---- fma: the hottest of all
 
-// a * b + c with one rounding where the host has no such instruction. The product is exact in f64;
-// the sum is rounded to odd.
-double OddSum(double p, double c) {
-  const double sum = p + c;
-  // What the addition lost (Knuth's TwoSum).
-  const double back = sum - p;
-  const double lost = (p - (sum - back)) + (c - back);
-  const uint64_t bits = std::bit_cast<uint64_t>(sum);
-  const bool is_exact = !(lost != 0.0) || (bits & 1) != 0 || !(std::fabs(sum) < 1e300);
-  // Towards the lost part, to the neighbour whose last bit is set.
-  const bool away = (lost > 0) == (sum > 0);
-  return is_exact ? sum : std::bit_cast<double>(away ? bits + 1 : bits - 1);
-}
-
-float FusedBaseline(float a, float b, float c) {
-  return static_cast<float>(OddSum(double{a} * double{b}, double{c}));
-}
-
 using FmaLanes = void (*)(float* d, const float* a, const float* b, const float* c);
 
 void FmaLanesBaseline(float* d, const float* a, const float* b, const float* c) {
   DUOTONE_LANE_LOOP
-  for (int lane = 0; lane < kLanes; ++lane) d[lane] = FusedBaseline(a[lane], b[lane], c[lane]);
+  for (int lane = 0; lane < kLanes; ++lane) d[lane] = FusedMultiplyAdd(a[lane], b[lane], c[lane]);
 }
 
 #if defined(__x86_64__)
@@ -384,19 +366,26 @@ void ApproximateLanes(Warp& warp, const Code& code, Mask mask) {
     if ((mask >> lane & 1) == 0) continue;
     const float x = in.ftz ? Flushed(a[lane]) : a[lane];
     const float y = !has_b ? 0.0f : in.ftz ? Flushed(b[lane]) : b[lane];
-    const float value = kPerturb ? Perturbed(in.op, x, y, seed) : Approximate(in.op, x, y);
+    const float value = kPerturb ? Perturbed(in, x, y, seed) : Approximate(in, x, y);
     d[lane] = in.ftz ? Flushed(value) : value;
   }
 }
 
-// rcp and rsqrt of f64 (.approx.ftz) are computed from the upper half of the bits.
+// rcp and rsqrt of f64 (.approx.ftz) are computed from the upper half of the bits and give no more
+// (PTX ISA 8.5, 9.7.3.14 and 9.7.3.17). Subnormals are flushed.
+double FlushedUpperHalf(double value) {
+  const double upper = std::bit_cast<double>(std::bit_cast<uint64_t>(value) & 0xffffffff00000000u);
+  const bool is_small = std::fabs(upper) < std::numeric_limits<double>::min();
+  return is_small ? std::copysign(0.0, upper) : upper;
+}
 template <bool kRoot>
 void ApproximateDouble(Warp& warp, const Code& code, Mask mask) {
-  const uint64_t* a = warp.Row<uint64_t>(code.row[1]);
+  const double* a = warp.Row<double>(code.row[1]);
   ForLanes(warp.Row<double>(code.row[0]), mask, [=](int lane) {
-    const double x = std::bit_cast<double>(a[lane] & 0xffffffff00000000u);
-    const double value = kRoot ? 1.0 / std::sqrt(x) : 1.0 / x;
-    return std::bit_cast<double>(std::bit_cast<uint64_t>(value) & 0xffffffff00000000u);
+    // The upper half of a NaN may be an infinity.
+    if (std::isnan(a[lane])) return std::numeric_limits<double>::quiet_NaN();
+    const double x = FlushedUpperHalf(a[lane]);
+    return FlushedUpperHalf(kRoot ? 1.0 / std::sqrt(x) : 1.0 / x);
   });
 }
 

@@ -18,37 +18,25 @@ bool IsHalf(Type type) {
          type != Type::kF64;
 }
 
-// p + c in long double, whose lost part shows in the last bit; exact enough for 16 bits, since a
-// product has at most 22 bits and a term at most 11.
-Exact Sum(Exact p, Exact c) {
-  const Exact sum = p + c;
-  const Exact back = sum - p;
-  const Exact lost = (p - (sum - back)) + (c - back);
-  if (!(lost != 0) || !std::isfinite(sum)) return sum;
-  // Away from a tie of the narrow format, towards what was lost.
-  return std::nextafter(sum, lost > 0 ? std::numeric_limits<Exact>::infinity()
-                                      : -std::numeric_limits<Exact>::infinity());
-}
-
-Exact Smaller(Exact a, Exact b) {
+double Smaller(double a, double b) {
   if (a == b) return std::signbit(a) ? a : b;
   return a < b ? a : b;
 }
-Exact Larger(Exact a, Exact b) {
+double Larger(double a, double b) {
   if (a == b) return std::signbit(a) ? b : a;
   return a > b ? a : b;
 }
 
-Exact Compute(const Instruction& in, Exact a, Exact b, Exact c) {
+double Compute(const Instruction& in, double a, double b, double c) {
   switch (in.op) {
     case Op::kAdd:
-      return Sum(a, b);
+      return OddSum(a, b);
     case Op::kSub:
-      return Sum(a, -b);
+      return OddSum(a, -b);
     case Op::kMul:
       return a * b;
     case Op::kFma:
-      return Sum(a * b, c);
+      return OddSum(a * b, c);
     case Op::kAbs:
       return std::fabs(a);
     case Op::kNeg:
@@ -67,10 +55,10 @@ Exact Compute(const Instruction& in, Exact a, Exact b, Exact c) {
 }
 
 uint16_t Result(const Instruction& in, const FloatFormat& format, const uint16_t* operands) {
-  Exact values[3];
+  double values[3];
   for (int i = 0; i < 3; ++i) {
-    values[i] = Decode(operands[i], format);
-    if (in.ftz) values[i] = Flush(values[i], format);
+    const Exact value = Decode(operands[i], format);
+    values[i] = static_cast<double>(in.ftz ? Flush(value, format) : value);
   }
   Exact result = RoundTo(Compute(in, values[0], values[1], values[2]), format, Rounding::kRn);
   if (in.ftz) result = Flush(result, format);
@@ -97,7 +85,7 @@ void HalfLanes(Warp& warp, const Code& code, Mask mask) {
   }
 }
 
-// ex2 and tanh: the f32 approximation, rounded.
+// ex2 and tanh.
 template <bool kPerturb>
 void HalfApproximate(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
@@ -109,9 +97,10 @@ void HalfApproximate(Warp& warp, const Code& code, Mask mask) {
   for (int lane = 0; lane < kLanes; ++lane) {
     if ((mask >> lane & 1) == 0) continue;
     for (int at = lane * parts; at < (lane + 1) * parts; ++at) {
-      const auto x = static_cast<float>(Decode(a[at], format));
-      const float y = kPerturb ? Perturbed(in.op, x, 0, seed) : Approximate(in.op, x);
-      Exact result = RoundTo(y, format, Rounding::kRn);
+      Exact operand = Decode(a[at], format);
+      if (in.ftz) operand = Flush(operand, format);
+      const auto x = static_cast<float>(operand);
+      Exact result = kPerturb ? Perturbed(in, x, 0, seed) : Approximate(in, x, 0);
       if (in.ftz) result = Flush(result, format);
       d[at] = static_cast<uint16_t>(Encode(result, format));
     }

@@ -2,6 +2,8 @@
 #ifndef DUOTONE_RUNTIME_EMULATOR_ROUNDING_H_
 #define DUOTONE_RUNTIME_EMULATOR_ROUNDING_H_
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "runtime/emulator/ptx.h"
@@ -30,6 +32,25 @@ uint64_t Encode(Exact value, const FloatFormat& format);
 Exact RoundTo(Exact value, const FloatFormat& format, Rounding rounding);
 // To an integer: kRni, kRzi, kRmi, kRpi.
 Exact RoundToInteger(Exact value, Rounding rounding);
+// a + b rounded to odd: inexact results get a last bit of 1, so that rounding once more, to a
+// format with at least two bits less, gives what rounding the exact sum would (Boldo and Melquiond,
+// "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", 2008).
+inline double OddSum(double a, double b) {
+  const double sum = a + b;
+  // What the addition lost (Knuth's TwoSum).
+  const double back = sum - a;
+  const double lost = (a - (sum - back)) + (b - back);
+  const uint64_t bits = std::bit_cast<uint64_t>(sum);
+  const bool stays = !(lost != 0.0) || (bits & 1) != 0 || !(std::fabs(sum) < 1e300);
+  // Towards the lost part, to the neighbour whose last bit is set.
+  const bool away = (lost > 0) == (sum > 0);
+  return stays ? sum : std::bit_cast<double>(away ? bits + 1 : bits - 1);
+}
+// a * b + c with one rounding, without the host's instruction for it: f64 holds the product.
+inline float FusedMultiplyAdd(float a, float b, float c) {
+  return static_cast<float>(OddSum(double{a} * double{b}, double{c}));
+}
+
 // A subnormal of the format becomes a zero of its sign.
 Exact Flush(Exact value, const FloatFormat& format);
 

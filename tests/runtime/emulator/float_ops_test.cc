@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -9,7 +10,7 @@
 #include <random>
 
 #include "absl/strings/str_format.h"
-#include "runtime/emulator/approximate.h"
+#include "runtime/emulator/rounding.h"
 #include "tests/runtime/emulator/lane_testing.h"
 
 namespace duotone::emulator {
@@ -261,84 +262,28 @@ TEST(FloatOps, DoublesAreOfTheHostInEveryMode) {
   EXPECT_EQ(run("div.rz.f64 %d, %a, %b;", -1.0, 3.0), -down);
 }
 
-// ---- Approximations
-
-TEST(Approximations, SpecialValuesAreThoseOfTheIsa) {
-  EXPECT_EQ(RunOne("ex2.approx.f32 %d, %a;", -kInf), 0u);
-  EXPECT_EQ(FloatOf(RunOne("ex2.approx.f32 %d, %a;", -0.0f)), 1.0f);
-  EXPECT_EQ(FloatOf(RunOne("ex2.approx.f32 %d, %a;", kInf)), kInf);
-  EXPECT_EQ(FloatOf(RunOne("lg2.approx.f32 %d, %a;", -0.0f)), -kInf);
-  EXPECT_EQ(RunOne("lg2.approx.f32 %d, %a;", -1.0f), 0x7fffffffu);
-  EXPECT_EQ(FloatOf(RunOne("rcp.approx.ftz.f32 %d, %a;", -0x1p-130f)), -kInf);
-  EXPECT_EQ(RunOne("rcp.approx.ftz.f32 %d, %a;", -kInf), 0x80000000u);
-  EXPECT_EQ(FloatOf(RunOne("rsqrt.approx.f32 %d, %a;", 0.0f)), kInf);
-  EXPECT_EQ(RunOne("rsqrt.approx.f32 %d, %a;", -2.0f), 0x7fffffffu);
-  EXPECT_EQ(FloatOf(RunOne("tanh.approx.f32 %d, %a;", -kInf)), -1.0f);
-  EXPECT_EQ(RunOne("sin.approx.f32 %d, %a;", kInf), 0x7fffffffu);
-  EXPECT_EQ(RunOne("div.approx.f32 %d, %a, %b;", 1.0f, 0x1p127f), 0u);
-  EXPECT_EQ(RunOne("div.approx.f32 %d, %a, %b;", kInf, 0x1p127f), 0x7fffffffu);
-}
-
-// Perturbed results stay within the documented bound, and do move.
-TEST(Approximations, PerturbedResultsStayWithinTheirBounds) {
-  std::mt19937 random(3);
-  std::uniform_real_distribution<float> uniform(0.01f, 6.0f);
-  for (const ApproximationBound& bound : ApproximationBounds()) {
-    int moved = 0;
-    for (int i = 0; i < 2000; ++i) {
-      const float a = uniform(random), b = uniform(random);
-      const double right = Approximate(bound.op, a, b);
-      const double other = Perturbed(bound.op, a, b, 5);
-      const double place = std::fabs(std::nextafterf(static_cast<float>(right), kInf) - right);
-      const double room = bound.ulps > 0       ? bound.ulps * place
-                          : bound.relative > 0 ? bound.relative * std::fabs(right) + place / 2
-                                               : bound.absolute + place / 2;
-      EXPECT_LE(std::fabs(other - right), room * 1.0001)
-          << static_cast<int>(bound.op) << " of " << a;
-      moved += other != right;
-      // The same operands give the same result.
-      EXPECT_EQ(Perturbed(bound.op, a, b, 5), Perturbed(bound.op, a, b, 5));
+// Where the host has no such instruction: the same bits as where it has.
+TEST(FloatOps, FusedMultiplyAddNeedsNoInstructionForIt) {
+  const std::vector<float> values = Samples();
+  for (float a : values) {
+    for (float b : values) {
+      for (float c : values) {
+        const float wanted = std::fmaf(a, b, c), got = FusedMultiplyAdd(a, b, c);
+        if (std::isnan(wanted)) {
+          ASSERT_TRUE(std::isnan(got));
+        } else {
+          ASSERT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(wanted))
+              << absl::StrFormat("%a * %a + %a", a, b, c);
+        }
+      }
     }
-    EXPECT_GT(moved, 200) << static_cast<int>(bound.op);
   }
 }
 
-// ---- 16 bits
-
-uint64_t RunHalf(const std::string& text, uint64_t a, uint64_t b = 0, uint64_t c = 0) {
-  return RunLines(text, {{"d", Type::kB16},
-                         {"a", Type::kB16, Repeat({a})},
-                         {"b", Type::kB16, Repeat({b})},
-                         {"c", Type::kB16, Repeat({c})}})["d"][0];
-}
-
-TEST(HalfOps, ResultsRoundOnceToEven) {
-  // 2048 + 1 lies between two f16: to the even one.
-  EXPECT_EQ(RunHalf("add.f16 %d, %a, %b;", 0x6800, 0x3c00), 0x6800u);
-  EXPECT_EQ(RunHalf("add.f16 %d, %a, %b;", 0x6801, 0x3c00), 0x6802u);
-  // 65504 + 32 overflows.
-  EXPECT_EQ(RunHalf("add.f16 %d, %a, %b;", 0x7bff, 0x5000), 0x7c00u);
-  // 1.5 * 2^-24 rounds to 2 * 2^-24.
-  EXPECT_EQ(RunHalf("mul.f16 %d, %a, %b;", 0x0001, 0x3e00), 0x0002u);
-  // With e = 2^-10, (1 + e)^2 - (1 + e) = e + e^2: two roundings would lose the last term.
-  EXPECT_EQ(RunHalf("fma.rn.f16 %d, %a, %b, %c;", 0x3c01, 0x3c01, 0xbc01), 0x1401u);
-  EXPECT_EQ(RunHalf("sub.f16 %d, %a, %b;", 0x7c00, 0x7c00), 0x7fffu);
-  EXPECT_EQ(RunHalf("max.f16 %d, %a, %b;", 0x7e00, 0xbc00), 0xbc00u);
-  EXPECT_EQ(RunHalf("fma.rn.relu.f16 %d, %a, %b, %c;", 0x3c00, 0xbc00, 0x0000), 0x0000u);
-}
-
-TEST(HalfOps, BfloatsHaveEightBits) {
-  // 256 + 1: between two bf16, to the even one.
-  EXPECT_EQ(RunHalf("fma.rn.bf16 %d, %a, %b, %c;", 0x4380, 0x3f80, 0x3f80), 0x4380u);
-  EXPECT_EQ(RunHalf("fma.rn.bf16 %d, %a, %b, %c;", 0x4381, 0x3f80, 0x3f80), 0x4382u);
-}
-
-TEST(HalfOps, PairsAreTwoNumbers) {
-  const uint64_t pair =
-      RunLines("add.f16x2 %d, %a, %b;", {{"d", Type::kB32},
-                                         {"a", Type::kB32, Repeat({0x40003c00})},
-                                         {"b", Type::kB32, Repeat({0x3c003c00})}})["d"][0];
-  EXPECT_EQ(pair, 0x42004000u);  // 3, 2
+TEST(FloatOps, RoundingModesOfTheHostAreLeftAlone) {
+  const int before = std::fegetround();
+  RunLines("div.rp.f64 %d, %a, %a;", {{"d", Type::kF64}, {"a", Type::kF64, Doubles({3.0})}});
+  EXPECT_EQ(std::fegetround(), before);
 }
 
 }  // namespace
