@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace duotone::runtime {
@@ -15,11 +16,16 @@ struct SourceHeader {
   std::string text;
 };
 
+// The files in which `#line` directives put the lines of a kernel's source: N of the first stands
+// for KernelLaunch::labels[N - 1], and lines of the second belong to no node.
+inline constexpr std::string_view kLabelFile = "kernel";
+inline constexpr std::string_view kNoLabelFile = "generated";
+
 // One kernel. Its source names nothing of the graph, so that equal kernels of different nodes are
 // one; what belongs to a node stands in the launch.
 struct Kernel {
   std::string name;       // the entry point, extern "C"
-  std::string source;     // CUDA C++; `#line N "kernel"` leads to KernelLaunch::labels[N - 1]
+  std::string source;     // CUDA C++; `#line` directives lead to labels, see above
   bool contract = true;   // a*b + c may be one fused multiply-add
   std::string schedules;  // the candidates of the cost model, ranked, as text for dumps
   // Filled by compilation (runtime/cuda/compiler.h).

@@ -97,7 +97,10 @@ void Emitter::InLoop(std::string statement) {
 void Emitter::BeforeLoop(std::string statement) { AddLine(before_, std::move(statement)); }
 void Emitter::AfterLoop(std::string statement) { AddLine(after_, std::move(statement)); }
 
-std::string LineOfLabel(int label) { return absl::StrFormat("#line %d \"kernel\"\n", label); }
+std::string LineOfLabel(int label) {
+  return absl::StrFormat("#line %d \"%s\"\n", label, runtime::kLabelFile);
+}
+std::string LineOfNoLabel() { return absl::StrFormat("#line 1 \"%s\"\n", runtime::kNoLabelFile); }
 
 // Statements of nodes are numbered one after the other, so one #line serves a run of them. What
 // follows belongs to no node.
@@ -107,7 +110,7 @@ std::string Emitter::Format(const std::vector<Line>& lines, int indent) {
   bool in_run = false;
   for (const Line& line : lines) {
     if (line.label.empty()) {
-      if (in_run) absl::StrAppend(&text, kLineOfNoLabel);
+      if (in_run) absl::StrAppend(&text, LineOfNoLabel());
       in_run = numbered = false;
     } else {
       const int label = AddLabel(line.label);
@@ -117,7 +120,7 @@ std::string Emitter::Format(const std::vector<Line>& lines, int indent) {
     }
     absl::StrAppend(&text, Indent(line.text, indent), "\n");
   }
-  if (in_run) absl::StrAppend(&text, kLineOfNoLabel);
+  if (in_run) absl::StrAppend(&text, LineOfNoLabel());
   return text;
 }
 

@@ -267,7 +267,7 @@ std::string LabelOf(const ir::Node& node);
 // The directive in front of a statement that has a label, and the one behind it: what follows has
 // none.
 std::string LineOfLabel(int label);
-inline constexpr char kLineOfNoLabel[] = "#line 1 \"generated\"\n";
+std::string LineOfNoLabel();
 // The sizes of a static shape.
 llvm::SmallVector<int64_t, 6> SizesOf(const ir::Type& type);
 

@@ -519,7 +519,7 @@ std::string MatMulKernel::Source(const TileShape& tile) {
       declarations, declarations.empty() ? "" : "\n", tile.threads(), emitter_.Parameters(),
       emitter_.Prologue(), SumType(), tile.m, tile.n, kTileK, tile.rows, tile.columns,
       problem_.batch, problem_.m, problem_.n, problem_.k, flags, parts, line,
-      column_sums_.empty() ? "NoColumnSums()" : "column_sums", kLineOfNoLabel, clear);
+      column_sums_.empty() ? "NoColumnSums()" : "column_sums", LineOfNoLabel(), clear);
 }
 
 absl::StatusOr<GeneratedKernel> MatMulKernel::Generate() {

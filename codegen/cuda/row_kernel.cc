@@ -272,7 +272,7 @@ class Writer {
     const std::string name = NewName(prefix);
     code_ += LineOfLabel(emitter_.AddLabel(LabelOf(*reduction.node)));
     Line(absl::StrFormat("const %s %s = %s;", ComputeType(dtype), name, text));
-    code_ += kLineOfNoLabel;
+    code_ += LineOfNoLabel();
     return name;
   }
   std::string Reduce(const RowReduction& reduction, const std::string& part, int threads,

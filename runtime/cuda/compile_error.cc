@@ -44,7 +44,7 @@ std::optional<int> TakeNumber(std::string_view& text) {
 
 struct LineDirective {
   int line = 0;         // what the next line is called
-  bool kernel = false;  // in the file "kernel"
+  bool kernel = false;  // in kLabelFile
 };
 
 // `#line 3 "kernel"`.
@@ -56,7 +56,8 @@ std::optional<LineDirective> ParseLineDirective(std::string_view text) {
   text = SkipSpaces(text);
   const std::optional<int> number = TakeNumber(text);
   if (!number.has_value()) return std::nullopt;
-  return LineDirective{*number, SkipSpaces(text).starts_with("\"kernel\"")};
+  return LineDirective{*number,
+                       SkipSpaces(text).starts_with(absl::StrFormat("\"%s\"", kLabelFile))};
 }
 
 std::string_view TextOf(const std::string& file, std::string_view source,

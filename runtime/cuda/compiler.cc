@@ -41,7 +41,7 @@ std::vector<Job> CollectJobs(const Program& program, std::string_view architectu
     const Kernel& kernel = program.kernels[i];
     if (kernel.architecture == architecture && (!kernel.cubin.empty() || !kernel.ptx.empty())) {
       continue;
-    };
+    }
     const auto [entry, is_new] =
         job_of_source.try_emplace({kernel.source, kernel.contract}, jobs.size());
     if (is_new) jobs.emplace_back();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/emulator/lane_loops.h"
 
 namespace duotone::emulator {
 namespace {
@@ -26,30 +27,24 @@ BarrierRows RowsOf(const Instruction& instruction) {
   return rows;
 }
 
-Mask LiveLanes(const Warp& warp) { return warp.lanes & ~warp.exited; }
-
 uint32_t FirstValue(Warp& warp, const Code& code, int row) {
-  return warp.Row<uint32_t>(code.row[static_cast<size_t>(row)])[std::countr_zero(LiveLanes(warp))];
+  return warp.Row<uint32_t>(code.row[static_cast<size_t>(row)])[std::countr_zero(warp.live())];
 }
 
 // The result of bar.red in all lanes of a warp.
 void WriteResult(Warp& warp, const Code& code, bool all, bool any, uint32_t count) {
-  const Mask lanes = LiveLanes(warp);
+  const Mask lanes = warp.live();
   if (code.instruction->mode == Mode::kPopc) {
-    uint32_t* row = warp.Row<uint32_t>(code.row[0]);
-    for (int i = 0; i < kLanes; ++i) {
-      if ((lanes >> i & 1) != 0) row[i] = count;
-    }
+    ForLanes(warp.Row<uint32_t>(code.row[0]), lanes, [=](int) { return count; });
     return;
   }
   const bool value = code.instruction->mode == Mode::kAnd ? all : any;
-  Mask& row = warp.Predicate(code.row[0]);
-  row = value ? row | lanes : row & ~lanes;
+  warp.SetPredicate(code.row[0], lanes, value ? kAllLanes : 0);
 }
 
 }  // namespace
 
-void BarrierSet::Reset(int) {
+void BarrierSet::Reset() {
   for (Barrier& barrier : barriers_) barrier = Barrier();
 }
 
@@ -58,7 +53,7 @@ bool BarrierSet::IsComplete(const Barrier& barrier, const Block& block) {
   if (arrived == 0) return false;
   if (barrier.expected > 0) return arrived * kLanes >= barrier.expected;
   return arrived >= std::count_if(block.warps.begin(), block.warps.end(),
-                                  [](const Warp& warp) { return LiveLanes(warp) != 0; });
+                                  [](const Warp& warp) { return warp.live() != 0; });
 }
 
 void BarrierSet::Complete(Barrier& barrier, Block& block, std::vector<WarpState>& states) {
@@ -86,20 +81,20 @@ bool BarrierSet::Arrive(Warp& warp, Block& block, std::vector<WarpState>& states
   const BarrierRows rows = RowsOf(*code.instruction);
   const uint32_t number = FirstValue(warp, code, rows.number);
   if (number >= barriers_.size()) {
-    warp.Report(code, ProblemKind::kDeadlock, LiveLanes(warp), 0,
+    warp.Report(code, ProblemKind::kDeadlock, warp.live(), 0,
                 absl::StrFormat("there is no barrier %d; a block has 16", number));
     return false;
   }
   Barrier& barrier = barriers_[number];
   const int64_t expected = rows.threads < 0 ? 0 : FirstValue(warp, code, rows.threads);
   if (expected % kLanes != 0) {
-    warp.Report(code, ProblemKind::kDeadlock, LiveLanes(warp), 0,
+    warp.Report(code, ProblemKind::kDeadlock, warp.live(), 0,
                 absl::StrFormat("barrier %d for %d threads; it must be a multiple of %d", number,
                                 expected, kLanes));
     return false;
   }
   if (!barrier.arrived.empty() && barrier.expected != expected) {
-    warp.Report(code, ProblemKind::kDeadlock, LiveLanes(warp), 0,
+    warp.Report(code, ProblemKind::kDeadlock, warp.live(), 0,
                 absl::StrFormat("barrier %d is used with %d threads and with %d at the same time",
                                 number, barrier.expected, expected));
     return false;
@@ -107,10 +102,9 @@ bool BarrierSet::Arrive(Warp& warp, Block& block, std::vector<WarpState>& states
   barrier.expected = expected;
   barrier.arrived.push_back(warp.index);
   if (rows.predicate >= 0) {
-    Mask value = warp.Predicate(code.row[static_cast<size_t>(rows.predicate)]);
-    if (code.instruction->operands.back().front().negated) value = ~value;
-    value &= LiveLanes(warp);
-    barrier.all = barrier.all && value == LiveLanes(warp);
+    const auto last = static_cast<size_t>(rows.predicate);
+    const Mask value = warp.PredicateOperand(code, last, last) & warp.live();
+    barrier.all = barrier.all && value == warp.live();
     barrier.any = barrier.any || value != 0;
     barrier.count += static_cast<uint32_t>(std::popcount(value));
   }
@@ -142,7 +136,7 @@ bool BarrierSet::CheckAllLeft(Block& block, const std::vector<WarpState>& states
           std::count(barrier.waiting.begin(), barrier.waiting.end(), static_cast<int>(i)) > 0;
       if (states[i] == WarpState::kBarrier && !waits_here) others.push_back(static_cast<int>(i));
     }
-    first.Report(BarrierOf(first), ProblemKind::kDeadlock, LiveLanes(first), 0,
+    first.Report(BarrierOf(first), ProblemKind::kDeadlock, first.live(), 0,
                  absl::StrFormat("warps %s wait at barrier %d for ever%s",
                                  absl::StrJoin(barrier.waiting, ", "), number,
                                  others.empty() ? "; the others have exited"

@@ -14,7 +14,7 @@ namespace duotone::emulator {
 
 class BarrierSet {
  public:
-  void Reset(int warps);
+  void Reset();
   // A warp in WarpState::kBarrier: it waits, or goes on (bar.arrive), and whoever waits for it may
   // go on. False, reported, for a barrier that does not exist.
   bool Arrive(Warp& warp, Block& block, std::vector<WarpState>& states);

@@ -11,10 +11,6 @@
 namespace duotone::emulator {
 namespace {
 
-int RegisterBytes(const Operand& operand) {
-  return TypeBytes(operand.kind == Operand::Kind::kRegister ? operand.register_type : operand.type);
-}
-
 uint64_t ReadLane(Warp& warp, uint32_t row, int register_bytes, int type_bytes, int lane) {
   uint64_t value = 0;
   std::memcpy(&value, warp.Row<uint8_t>(row) + lane * register_bytes,
@@ -86,8 +82,8 @@ uint64_t Convert(uint64_t bits, const Instruction& in) {
 // Any conversion, lane by lane.
 void ConvertAny(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
-  const int to_bytes = RegisterBytes(in.operands[0][0]);
-  const int from_bytes = RegisterBytes(in.operands[1][0]);
+  const int to_bytes = RowBytes(in.operands[0][0]);
+  const int from_bytes = RowBytes(in.operands[1][0]);
   for (int lane = 0; lane < kLanes; ++lane) {
     if ((mask >> lane & 1) == 0) continue;
     const uint64_t bits = ReadLane(warp, code.row[1], from_bytes, TypeBytes(in.source_type), lane);
@@ -162,8 +158,8 @@ bool IsInteger(Type type) { return type >= Type::kU8 && type <= Type::kS64; }
 Handler FindFrequent(const Instruction& in) {
   const bool is_plain = !in.sat && !in.ftz && !in.relu;
   // The rows must be as wide as the types.
-  if (!is_plain || RegisterBytes(in.operands[0][0]) != TypeBytes(in.type) ||
-      RegisterBytes(in.operands[1][0]) != TypeBytes(in.source_type)) {
+  if (!is_plain || RowBytes(in.operands[0][0]) != TypeBytes(in.type) ||
+      RowBytes(in.operands[1][0]) != TypeBytes(in.source_type)) {
     return nullptr;
   }
   if (IsInteger(in.type) && IsInteger(in.source_type)) {

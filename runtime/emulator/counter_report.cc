@@ -10,11 +10,6 @@
 namespace duotone::emulator {
 namespace {
 
-// As which file `#line N "kernel"` puts the lines of generated kernels: N counts their labels; and
-// the file of lines between, whose numbers say nothing (codegen/cuda/emitter.h).
-constexpr std::string_view kLabelFile = "kernel";
-constexpr std::string_view kNoLabelFile = "generated";
-
 bool IsMufu(const Instruction& instruction) {
   switch (instruction.op) {
     case Op::kCos:
@@ -146,8 +141,8 @@ std::string PlaceOf(const PtxModule& module, const runtime::LaunchNote* note,
   if (file == 0 || file >= module.files.size()) return "";
   const std::string& name = module.files[file];
   const std::string_view base = std::string_view(name).substr(name.find_last_of('/') + 1);
-  if (base == kNoLabelFile) return "";
-  if (base == kLabelFile && note != nullptr && note->launch != nullptr) {
+  if (base == runtime::kNoLabelFile) return "";
+  if (base == runtime::kLabelFile && note != nullptr && note->launch != nullptr) {
     const std::vector<std::string>& labels = note->launch->labels;
     const auto label = static_cast<size_t>(instruction.source_line) - 1;
     if (label < labels.size()) return labels[label];

@@ -189,7 +189,7 @@ void BlockRunner::StartBlock(int64_t linear) {
   const auto warps = static_cast<int>(block_.warps.size());
   block_.shared.Reset(executable_.static_shared_bytes + launch_.dynamic_shared_bytes, warps,
                       launch_.options->checks);
-  barriers_.Reset(warps);
+  barriers_.Reset();
   if (launch_.options->schedule == Schedule::kAdversarial) {
     std::seed_seq seed{launch_.options->seed, uint64_t{launch_.number},
                        static_cast<uint64_t>(linear)};
@@ -209,7 +209,6 @@ void BlockRunner::StartBlock(int64_t linear) {
     warp.registers = first + static_cast<size_t>(i) * prototype_.size();
     warp.local = local_.data() + static_cast<size_t>(i) * local_bytes;
     warp.local_written = local_written_.data() + static_cast<size_t>(i) * local_bytes;
-    warp.accesses = 0;
     FillRegisters(warp);
     StartWarp(warp);
     states_[static_cast<size_t>(i)] = WarpState::kRunning;

@@ -22,11 +22,9 @@ namespace {
 float Canonical(float value) { return value == value ? value : std::bit_cast<float>(0x7fffffffu); }
 double Canonical(double value) { return value; }
 
-float Flushed(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  return std::bit_cast<float>((bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);
-}
+// Instructions of f64 have no .ftz but for approximations.
 double Flushed(double value) { return value; }
+using ::duotone::emulator::Flushed;
 
 template <typename T>
 T Saturated(T value) {

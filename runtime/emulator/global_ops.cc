@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/emulator/access.h"
 #include "runtime/emulator/atomic.h"
+#include "runtime/emulator/lane_loops.h"
 #include "runtime/emulator/shared_ops.h"
 
 namespace duotone::emulator {
@@ -16,10 +17,6 @@ using Addresses = std::array<uint64_t, kLanes>;
 using Pointers = std::array<uint8_t*, kLanes>;
 
 // ---- Values between rows and memory
-
-int RegisterBytes(const Operand& operand) {
-  return TypeBytes(operand.kind == Operand::Kind::kRegister ? operand.register_type : operand.type);
-}
 
 uint64_t LoadElement(const uint8_t* from, int bytes) {
   // Blocks that race on the same bytes must not be undefined behaviour of the host.
@@ -98,7 +95,7 @@ void LoadInto(Warp& warp, const Code& code, Mask mask, const Pointers& from) {
     const Operand& operand = in.operands[0][static_cast<size_t>(i)];
     const uint32_t row = code.row[static_cast<size_t>(i)];
     if (row == kNoRow) continue;
-    const int row_bytes = RegisterBytes(operand);
+    const int row_bytes = RowBytes(operand);
     const int64_t offset = int64_t{i} * bytes;
     if (row_bytes == bytes && bytes == 4) {
       LoadSame<uint32_t>(warp, row, from, offset);
@@ -128,7 +125,7 @@ void StoreFrom(Warp& warp, const Code& code, const Pointers& to) {
   for (int i = 0; i < in.vector; ++i) {
     const Operand& operand = in.operands[1][static_cast<size_t>(i)];
     const uint32_t row = code.row[static_cast<size_t>(i) + 1];
-    const int row_bytes = RegisterBytes(operand);
+    const int row_bytes = RowBytes(operand);
     const int64_t offset = int64_t{i} * bytes;
     if (row_bytes == bytes && bytes == 4) {
       StoreSame<uint32_t>(warp, row, to, offset);
@@ -378,20 +375,13 @@ void ConvertAddress(Warp& warp, const Code& code, Mask mask) {
 void IsSpace(Warp& warp, const Code& code, Mask mask) {
   const Space space = code.instruction->space;
   const uint64_t* a = warp.Row<uint64_t>(code.row[1]);
-  Mask result = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const uint64_t window = a[lane] & kWindowMask;
-    const bool is = space == Space::kShared  ? window == kSharedWindow
-                    : space == Space::kLocal ? window == kLocalWindow
-                                             : space == Space::kGlobal && window == 0;
-    result |= static_cast<Mask>(is) << lane;
-  }
-  Mask& p = warp.Predicate(code.row[0]);
-  p = (p & ~mask) | (result & mask);
+  warp.SetPredicate(code.row[0], mask, LanesWhere([=](int lane) {
+                      const uint64_t window = a[lane] & kWindowMask;
+                      return space == Space::kShared  ? window == kSharedWindow
+                             : space == Space::kLocal ? window == kLocalWindow
+                                                      : space == Space::kGlobal && window == 0;
+                    }));
 }
-
-// Every access is seen by all at once, and caches are not modelled.
-void Nothing(Warp&, const Code&, Mask) {}
 
 Handler FindLoad(Space space) {
   switch (space) {
@@ -468,7 +458,8 @@ Handler FindGlobalHandler(const Instruction& in, const HandlerOptions&) {
     case Op::kFence:
     case Op::kMembar:
     case Op::kPrefetch:
-      return Nothing;
+      // Every access is seen by all at once, and caches are not modelled.
+      return DoNothing;
     default:
       return nullptr;
   }

@@ -12,7 +12,6 @@
 namespace duotone::emulator {
 namespace {
 
-bool IsPair(Type type) { return type == Type::kF16x2 || type == Type::kBf16x2; }
 bool IsHalf(Type type) {
   return type >= Type::kF16 && type <= Type::kBf16x2 && type != Type::kTf32 && type != Type::kF32 &&
          type != Type::kF64;

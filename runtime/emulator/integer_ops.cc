@@ -356,19 +356,6 @@ Handler ByBits(Type type) {
   }
 }
 template <template <typename> class F>
-Handler UnaryByBits(Type type) {
-  switch (TypeBytes(type)) {
-    case 2:
-      return Unary<uint16_t, uint16_t, F<uint16_t>>;
-    case 4:
-      return Unary<uint32_t, uint32_t, F<uint32_t>>;
-    case 8:
-      return Unary<uint64_t, uint64_t, F<uint64_t>>;
-    default:
-      return nullptr;
-  }
-}
-template <template <typename> class F>
 Handler UnaryBySigned(Type type) {
   switch (type) {
     case Type::kS16:
@@ -619,9 +606,9 @@ Handler FindIntegerHandler(const Instruction& in, const HandlerOptions&) {
     case Op::kXor:
       return ByBits<Xor>(in.type);
     case Op::kNot:
-      return UnaryByBits<Not>(in.type);
+      return UnaryByBytes<Not>(TypeBytes(in.type));
     case Op::kCnot:
-      return UnaryByBits<Cnot>(in.type);
+      return UnaryByBytes<Cnot>(TypeBytes(in.type));
     case Op::kLop3:
       return Lop3;
     case Op::kShl:

@@ -33,17 +33,18 @@ inline void ForLanes(D* d, Mask mask, const Function& function) {
   }
 }
 
-// The lanes of `mask` where the function is true become the predicate's; others keep theirs.
+// The lanes in which the function is true.
 template <typename Function>
-inline void SetPredicate(Warp& warp, uint32_t row, Mask mask, const Function& function) {
+inline Mask LanesWhere(const Function& function) {
   Mask result = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
     result |= static_cast<Mask>(static_cast<bool>(function(lane))) << lane;
   }
-  if (row == kNoRow) return;
-  Mask& p = warp.Predicate(row);
-  p = (p & ~mask) | (result & mask);
+  return result;
 }
+
+// Of instructions that only order or hint.
+inline void DoNothing(Warp&, const Code&, Mask) {}
 
 // Handlers of the form d = F::Of(a), F::Of(a, b), F::Of(a, b, c) with operands of types A, B, C.
 template <typename D, typename A, typename F>
@@ -66,6 +67,20 @@ void Ternary(Warp& warp, const Code& code, Mask mask) {
   const C* c = warp.Row<C>(code.row[3]);
   ForLanes(warp.Row<D>(code.row[0]), mask,
            [=](int lane) { return static_cast<D>(F::Of(a[lane], b[lane], c[lane])); });
+}
+// Unary of unsigned integers of so many bytes; null for other numbers.
+template <template <typename> class F>
+Handler UnaryByBytes(int bytes) {
+  switch (bytes) {
+    case 2:
+      return Unary<uint16_t, uint16_t, F<uint16_t>>;
+    case 4:
+      return Unary<uint32_t, uint32_t, F<uint32_t>>;
+    case 8:
+      return Unary<uint64_t, uint64_t, F<uint64_t>>;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace duotone::emulator

@@ -8,6 +8,7 @@
 
 #include "base/float16.h"
 #include "runtime/emulator/lane_loops.h"
+#include "runtime/emulator/rounding.h"
 
 namespace duotone::emulator {
 namespace {
@@ -20,9 +21,7 @@ struct Same {
 };
 
 void MovePredicate(Warp& warp, const Code& code, Mask mask) {
-  const Mask value = warp.Predicate(code.row[1]);
-  Mask& p = warp.Predicate(code.row[0]);
-  p = (p & ~mask) | (value & mask);
+  warp.SetPredicate(code.row[0], mask, warp.Predicate(code.row[1]));
 }
 
 // mov.b64 {%r1, %r2}, %rd1 and back: the first part is the lowest.
@@ -64,20 +63,6 @@ void Pack(Warp& warp, const Code& code, Mask mask) {
   }
 }
 
-template <template <typename> class F>
-Handler UnaryByBytes(int bytes) {
-  switch (bytes) {
-    case 2:
-      return Unary<uint16_t, uint16_t, F<uint16_t>>;
-    case 4:
-      return Unary<uint32_t, uint32_t, F<uint32_t>>;
-    case 8:
-      return Unary<uint64_t, uint64_t, F<uint64_t>>;
-    default:
-      return nullptr;
-  }
-}
-
 Handler FindMove(const Instruction& in) {
   if (in.type == Type::kPred) return MovePredicate;
   if (in.operands[0].size() > 1) return in.operands[1].size() > 1 ? nullptr : Unpack;
@@ -87,16 +72,11 @@ Handler FindMove(const Instruction& in) {
 
 // ---- Selections
 
-Mask PredicateAt(Warp& warp, const Code& code, size_t operand, int row) {
-  const Mask value = warp.Predicate(code.row[static_cast<size_t>(row)]);
-  return code.instruction->operands[operand].front().negated ? ~value : value;
-}
-
 template <typename T>
 void Select(Warp& warp, const Code& code, Mask mask) {
   const T* a = warp.Row<T>(code.row[1]);
   const T* b = warp.Row<T>(code.row[2]);
-  const Mask p = PredicateAt(warp, code, 3, 3);
+  const Mask p = warp.PredicateOperand(code, 3, 3);
   ForLanes(warp.Row<T>(code.row[0]), mask,
            [=](int lane) { return (p >> lane & 1) != 0 ? a[lane] : b[lane]; });
 }
@@ -181,10 +161,6 @@ Mask CompareLanes(const T* a, const T* b, Compare compare) {
   return result;
 }
 
-float Flushed(float value) {
-  return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
-}
-
 float HalfAt(const uint16_t* row, int index, bool is_bf16) {
   return is_bf16 ? ToF32(BF16{row[index]}) : ToF32(F16{row[index]});
 }
@@ -192,7 +168,7 @@ float HalfAt(const uint16_t* row, int index, bool is_bf16) {
 // The values of an operand as f32: f16 and bf16, of which pairs have two.
 void WidenHalves(const Warp& warp, uint32_t row, Type type, bool flush, int part, float* to) {
   const auto* halves = reinterpret_cast<const uint16_t*>(warp.registers + row);
-  const bool is_pair = type == Type::kF16x2 || type == Type::kBf16x2;
+  const bool is_pair = IsPair(type);
   const bool is_bf16 = type == Type::kBf16 || type == Type::kBf16x2;
   for (int lane = 0; lane < kLanes; ++lane) {
     float value = HalfAt(halves, is_pair ? 2 * lane + part : lane, is_bf16);
@@ -255,22 +231,16 @@ Mask Combined(BoolOp op, Mask a, Mask b) {
   return a;
 }
 
-void WritePredicate(Warp& warp, uint32_t row, Mask mask, Mask value) {
-  if (row == kNoRow) return;
-  Mask& p = warp.Predicate(row);
-  p = (p & ~mask) | (value & mask);
-}
-
 // setp p|q, a, b{, c}: p is the comparison combined with c, q its opposite likewise. Of pairs p and
 // q belong to the two halves.
 void SetPredicates(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
-  const bool is_pair = in.type == Type::kF16x2 || in.type == Type::kBf16x2;
+  const bool is_pair = IsPair(in.type);
   const Mask first = Compared(warp, code, 2, in.type, 0);
   const Mask second = is_pair ? Compared(warp, code, 2, in.type, 1) : ~first;
-  const Mask c = in.combine == BoolOp::kNone ? 0 : PredicateAt(warp, code, 4, 4);
-  WritePredicate(warp, code.row[0], mask, Combined(in.combine, first, c));
-  WritePredicate(warp, code.row[1], mask, Combined(in.combine, second, c));
+  const Mask c = in.combine == BoolOp::kNone ? 0 : warp.PredicateOperand(code, 4, 4);
+  warp.SetPredicate(code.row[0], mask, Combined(in.combine, first, c));
+  warp.SetPredicate(code.row[1], mask, Combined(in.combine, second, c));
 }
 
 void SetPair(Warp& warp, const Code& code, Mask mask, Mask first, Mask second, uint32_t one) {
@@ -283,7 +253,7 @@ void SetPair(Warp& warp, const Code& code, Mask mask, Mask first, Mask second, u
 // (PTX ISA 8.5, 9.7.7.1).
 void SetValue(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
-  const Mask c = in.combine == BoolOp::kNone ? 0 : PredicateAt(warp, code, 3, 3);
+  const Mask c = in.combine == BoolOp::kNone ? 0 : warp.PredicateOperand(code, 3, 3);
   const bool is_pair = in.source_type == Type::kF16x2 || in.source_type == Type::kBf16x2;
   const Mask first = Combined(in.combine, Compared(warp, code, 1, in.source_type, 0), c);
   const Mask second =
@@ -374,7 +344,7 @@ template <typename T>
 void TestProperty(Warp& warp, const Code& code, Mask mask) {
   const T* a = warp.Row<T>(code.row[1]);
   const Mode mode = code.instruction->mode;
-  SetPredicate(warp, code.row[0], mask, [=](int lane) {
+  const Mask result = LanesWhere([=](int lane) {
     const int kind = std::fpclassify(a[lane]);
     switch (mode) {
       case Mode::kFinite:
@@ -391,18 +361,18 @@ void TestProperty(Warp& warp, const Code& code, Mask mask) {
         return kind == FP_SUBNORMAL;
     }
   });
+  warp.SetPredicate(code.row[0], mask, result);
 }
 
 template <BoolOp kOp>
 void PredicateLogic(Warp& warp, const Code& code, Mask mask) {
-  WritePredicate(warp, code.row[0], mask,
-                 Combined(kOp, PredicateAt(warp, code, 1, 1), PredicateAt(warp, code, 2, 2)));
+  warp.SetPredicate(
+      code.row[0], mask,
+      Combined(kOp, warp.PredicateOperand(code, 1, 1), warp.PredicateOperand(code, 2, 2)));
 }
 void PredicateNot(Warp& warp, const Code& code, Mask mask) {
-  WritePredicate(warp, code.row[0], mask, ~PredicateAt(warp, code, 1, 1));
+  warp.SetPredicate(code.row[0], mask, ~warp.PredicateOperand(code, 1, 1));
 }
-
-void Nothing(Warp&, const Code&, Mask) {}
 
 Handler FindSelect(const Instruction& in) {
   switch (TypeBytes(in.type)) {
@@ -446,7 +416,7 @@ Handler FindMoveHandler(const Instruction& in, const HandlerOptions&) {
     case Op::kTestp:
       return in.type == Type::kF64 ? TestProperty<double> : TestProperty<float>;
     case Op::kNanosleep:
-      return Nothing;
+      return DoNothing;
     case Op::kAnd:
       return in.type == Type::kPred ? PredicateLogic<BoolOp::kAnd> : nullptr;
     case Op::kOr:

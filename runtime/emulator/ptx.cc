@@ -25,8 +25,13 @@ static_assert(static_cast<size_t>(Type::kBf16x2) + 1 == kTypes.size());
 
 int TypeBytes(Type type) { return kTypes[static_cast<size_t>(type)].bytes; }
 bool IsFloat(Type type) { return type >= Type::kF16 && type <= Type::kBf16x2; }
+bool IsPair(Type type) { return type == Type::kF16x2 || type == Type::kBf16x2; }
 bool IsSigned(Type type) { return type >= Type::kS8 && type <= Type::kS64; }
 std::string_view TypeName(Type type) { return kTypes[static_cast<size_t>(type)].name; }
+
+int RowBytes(const Operand& operand) {
+  return TypeBytes(operand.kind == Operand::Kind::kRegister ? operand.register_type : operand.type);
+}
 
 Type TypeFromName(std::string_view name) {
   for (size_t i = 1; i < kTypes.size(); ++i) {

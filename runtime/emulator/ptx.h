@@ -45,6 +45,7 @@ enum class Type : uint8_t {
 // Bytes of one value; a predicate has none.
 int TypeBytes(Type type);
 bool IsFloat(Type type);                   // kF16 to kBf16x2
+bool IsPair(Type type);                    // kF16x2, kBf16x2
 bool IsSigned(Type type);                  // kS8 to kS64
 std::string_view TypeName(Type type);      // "f32"
 Type TypeFromName(std::string_view name);  // kNone: there is no such type
@@ -272,6 +273,9 @@ struct Operand {
   uint64_t bits = 0;  // those of the type, zeros above; integers in two's complement
   int64_t offset = 0;
 };
+// Bytes of one lane's value in the operand's row: those of the register, which may be wider than
+// the type, or of the type.
+int RowBytes(const Operand& operand);
 // One operand as written: a scalar has one element, {%f1, %f2} two.
 using OperandGroup = std::vector<Operand>;
 

@@ -14,6 +14,7 @@
 #include "runtime/emulator/ptx.h"
 #include "runtime/emulator/ptx_lexer.h"
 #include "runtime/emulator/ptx_operands.h"
+#include "runtime/kernel.h"
 
 namespace duotone::emulator {
 namespace {
@@ -24,7 +25,6 @@ constexpr int64_t kMaxVariableBytes = 1 << 28;  // of one variable
 constexpr int64_t kMaxInitialBytes = 1 << 26;   // of all initial values
 constexpr int kMaxDepth = 64;                   // of nested blocks and initialisers
 constexpr int64_t kMaxAlignment = 1 << 16;
-constexpr std::string_view kLabelFile = "kernel";  // see codegen/cuda: #line N "kernel"
 
 class Parser {
  public:
@@ -276,7 +276,7 @@ void Parser::ChoosePlaces() {
   const auto is_kernel = [&](const SourcePlace& at) {
     if (static_cast<size_t>(at.file) >= module_.files.size()) return false;
     const std::string_view name = module_.files[static_cast<size_t>(at.file)];
-    return name.substr(name.find_last_of('/') + 1) == kLabelFile;
+    return name.substr(name.find_last_of('/') + 1) == runtime::kLabelFile;
   };
   std::vector<SourcePlace> chosen;
   for (const std::vector<SourcePlace>& chain : chains_) {

@@ -51,6 +51,11 @@ inline float FusedMultiplyAdd(float a, float b, float c) {
   return static_cast<float>(OddSum(double{a} * double{b}, double{c}));
 }
 
+// A subnormal becomes a zero of its sign.
+inline float Flushed(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>((bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);
+}
 // A subnormal of the format becomes a zero of its sign.
 Exact Flush(Exact value, const FloatFormat& format);
 

@@ -148,10 +148,6 @@ void SpreadRow(Warp& warp, uint32_t row, int bytes, int register_bytes, uint8_t*
   }
 }
 
-int RegisterBytes(const Operand& operand) {
-  return TypeBytes(operand.register_type == Type::kNone ? operand.type : operand.register_type);
-}
-
 uint64_t ValueOf(Warp& warp, uint32_t row, int bytes, int lane) {
   uint64_t value = 0;
   std::memcpy(&value, warp.Row<uint8_t>(row) + lane * bytes, static_cast<size_t>(bytes));
@@ -328,7 +324,7 @@ void SharedLoad(Warp& warp, const Code& code, Mask mask, const Offsets& offsets)
   for (int i = 0; i < instruction.vector; ++i) {
     const uint32_t row = code.row[static_cast<size_t>(i)];
     if (row == kNoRow) continue;
-    const int register_bytes = RegisterBytes(results[static_cast<size_t>(i)]);
+    const int register_bytes = RowBytes(results[static_cast<size_t>(i)]);
     const uint64_t skip = static_cast<uint64_t>(i * element_bytes);
     if (lanes == kAllLanes && element_bytes == 4 && register_bytes == 4) {
       uint32_t* to = warp.Row<uint32_t>(row);
@@ -349,13 +345,13 @@ void SharedStore(Warp& warp, const Code& code, Mask mask, const Offsets& offsets
   if (lanes == 0) return;
   CountSharedAccess(warp, code, lanes, offsets.data(), bytes);
   // A scalar of the register's width lies in its row as the memory wants it.
-  const int register_bytes = RegisterBytes(instruction.operands[1][0]);
+  const int register_bytes = RowBytes(instruction.operands[1][0]);
   const bool in_place = instruction.vector == 1 && register_bytes == element_bytes;
   alignas(64) std::array<uint8_t, 16 * kLanes> spread;
   if (!in_place) {
     for (int i = 0; i < instruction.vector; ++i) {
       SpreadRow(warp, code.row[static_cast<size_t>(1 + i)], element_bytes,
-                RegisterBytes(instruction.operands[1][static_cast<size_t>(i)]),
+                RowBytes(instruction.operands[1][static_cast<size_t>(i)]),
                 spread.data() + i * element_bytes, bytes, lanes);
     }
   }

@@ -2,15 +2,20 @@
 //
 // PTX ISA 8.5, 9.7.9.6 (shfl.sync), 9.7.13.8 (vote.sync), 9.7.13.9 (match.sync), 9.7.13.10
 // (activemask), 9.7.13.11 (redux.sync). The executor has brought the lanes together.
-#include <algorithm>
 #include <bit>
 #include <chrono>
 
-#include "runtime/emulator/code.h"
-#include "runtime/emulator/warp.h"
+#include "runtime/emulator/atomic.h"
+#include "runtime/emulator/lane_loops.h"
 
 namespace duotone::emulator {
 namespace {
+
+// Results that have been computed from rows which d may be one of.
+void WriteLanes(Warp& warp, uint32_t row, Mask mask, const uint32_t* values) {
+  if (row == kNoRow) return;
+  ForLanes(warp.Row<uint32_t>(row), mask, [=](int lane) { return values[lane]; });
+}
 
 // ---- shfl d|p, a, b, c, members
 
@@ -56,24 +61,14 @@ void Shuffle(Warp& warp, const Code& code, Mask mask) {
     // The value of a lane that does not take part is not defined; it is 0 here.
     if ((mask >> from & 1) == 0) values[lane] = 0;
   }
-  if (code.row[0] != kNoRow) {
-    uint32_t* d = warp.Row<uint32_t>(code.row[0]);
-    for (int lane = 0; lane < kLanes; ++lane) d[lane] = mask >> lane & 1 ? values[lane] : d[lane];
-  }
-  if (code.row[1] == kNoRow) return;
-  Mask& p = warp.Predicate(code.row[1]);
-  p = (p & ~mask) | (valid & mask);
+  WriteLanes(warp, code.row[0], mask, values);
+  warp.SetPredicate(code.row[1], mask, valid);
 }
 
 // ---- vote d, p, members
 
-Mask PredicateOperand(Warp& warp, const Code& code, int operand, int row) {
-  const Mask value = warp.Predicate(code.row[row]);
-  return code.instruction->operands[operand].front().negated ? ~value : value;
-}
-
 void Vote(Warp& warp, const Code& code, Mask mask) {
-  const Mask value = PredicateOperand(warp, code, 1, 1);
+  const Mask value = warp.PredicateOperand(code, 1, 1);
   const uint32_t* members = warp.Row<uint32_t>(code.row[2]);
   Mask result = 0;
   uint32_t ballots[kLanes];
@@ -96,14 +91,11 @@ void Vote(Warp& warp, const Code& code, Mask mask) {
     }
     result |= static_cast<Mask>(holds) << lane;
   }
-  if (code.row[0] == kNoRow) return;
   if (code.instruction->mode == Mode::kBallot) {
-    uint32_t* d = warp.Row<uint32_t>(code.row[0]);
-    for (int lane = 0; lane < kLanes; ++lane) d[lane] = mask >> lane & 1 ? ballots[lane] : d[lane];
-    return;
+    WriteLanes(warp, code.row[0], mask, ballots);
+  } else {
+    warp.SetPredicate(code.row[0], mask, result);
   }
-  Mask& p = warp.Predicate(code.row[0]);
-  p = (p & ~mask) | (result & mask);
 }
 
 // ---- match d|p, a, members
@@ -123,67 +115,35 @@ void Match(Warp& warp, const Code& code, Mask mask) {
     if (equal[lane] == group) all |= Mask{1} << lane;
     if (code.instruction->mode == Mode::kAll && equal[lane] != group) equal[lane] = 0;
   }
-  if (code.row[0] != kNoRow) {
-    uint32_t* d = warp.Row<uint32_t>(code.row[0]);
-    for (int lane = 0; lane < kLanes; ++lane) d[lane] = mask >> lane & 1 ? equal[lane] : d[lane];
-  }
-  if (code.row[1] == kNoRow) return;
-  Mask& p = warp.Predicate(code.row[1]);
-  p = (p & ~mask) | (all & mask);
+  WriteLanes(warp, code.row[0], mask, equal);
+  warp.SetPredicate(code.row[1], mask, all);
 }
 
 // ---- redux d, a, members
 
-uint32_t Combine(Mode mode, bool is_signed, uint32_t a, uint32_t b) {
-  switch (mode) {
-    case Mode::kAdd:
-      return a + b;
-    case Mode::kMin:
-      return is_signed
-                 ? static_cast<uint32_t>(std::min(static_cast<int32_t>(a), static_cast<int32_t>(b)))
-                 : std::min(a, b);
-    case Mode::kMax:
-      return is_signed
-                 ? static_cast<uint32_t>(std::max(static_cast<int32_t>(a), static_cast<int32_t>(b)))
-                 : std::max(a, b);
-    case Mode::kAnd:
-      return a & b;
-    case Mode::kOr:
-      return a | b;
-    default:
-      return a ^ b;
-  }
-}
-
 void Reduce(Warp& warp, const Code& code, Mask mask) {
   const uint32_t* a = warp.Row<uint32_t>(code.row[1]);
   const uint32_t* members = warp.Row<uint32_t>(code.row[2]);
-  const bool is_signed = IsSigned(code.instruction->type);
+  // What atom would make of the values, one after the other.
+  const AtomicFunction combine = FindAtomic(code.instruction->mode, code.instruction->type, false);
   uint32_t results[kLanes] = {};
   for (int lane = 0; lane < kLanes; ++lane) {
     Mask group = members[lane] & mask;
     if ((mask >> lane & 1) == 0 || group == 0) continue;
-    uint32_t value = a[std::countr_zero(group)];
+    uint64_t value = a[std::countr_zero(group)];
     for (group &= group - 1; group != 0; group &= group - 1) {
-      value = Combine(code.instruction->mode, is_signed, value, a[std::countr_zero(group)]);
+      value = combine(value, a[std::countr_zero(group)], 0);
     }
-    results[lane] = value;
+    results[lane] = static_cast<uint32_t>(value);
   }
-  uint32_t* d = warp.Row<uint32_t>(code.row[0]);
-  for (int lane = 0; lane < kLanes; ++lane) d[lane] = mask >> lane & 1 ? results[lane] : d[lane];
+  WriteLanes(warp, code.row[0], mask, results);
 }
 
 // ---- activemask d; mov d, %clock
 
-template <typename T>
-void Fill(Warp& warp, const Code& code, Mask mask, uint64_t value) {
-  T* d = warp.Row<T>(code.row[0]);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) != 0) d[lane] = static_cast<T>(value);
-  }
+void ActiveMask(Warp& warp, const Code& code, Mask mask) {
+  ForLanes(warp.Row<uint32_t>(code.row[0]), mask, [=](int) { return mask; });
 }
-
-void ActiveMask(Warp& warp, const Code& code, Mask mask) { Fill<uint32_t>(warp, code, mask, mask); }
 
 // Clocks count the warp's instructions, so that runs are repeatable; the timer is the host's.
 void ReadClock(Warp& warp, const Code& code, Mask mask) {
@@ -201,9 +161,10 @@ void ReadClock(Warp& warp, const Code& code, Mask mask) {
       break;
   }
   if (TypeBytes(code.instruction->type) == 8) {
-    Fill<uint64_t>(warp, code, mask, value);
+    ForLanes(warp.Row<uint64_t>(code.row[0]), mask, [=](int) { return value; });
   } else {
-    Fill<uint32_t>(warp, code, mask, value);
+    ForLanes(warp.Row<uint32_t>(code.row[0]), mask,
+             [=](int) { return static_cast<uint32_t>(value); });
   }
 }
 
@@ -239,7 +200,7 @@ Handler FindSyncHandler(const Instruction& instruction, const HandlerOptions&) {
     case Op::kMatch:
       return TypeBytes(instruction.type) == 8 ? Match<uint64_t> : Match<uint32_t>;
     case Op::kRedux:
-      return Reduce;
+      return FindAtomic(instruction.mode, instruction.type, false) == nullptr ? nullptr : Reduce;
     case Op::kActivemask:
       return ActiveMask;
     case Op::kMov:

@@ -74,7 +74,6 @@ struct Warp {
   uint8_t* local = nullptr;          // lane l's local memory: local + l * Executable::local_bytes
   uint8_t* local_written = nullptr;  // a byte per byte of it: nonzero once written
   int64_t executed = 0;              // instructions so far
-  uint64_t accesses = 0;             // numbers the instructions that touch memory
   // The warp's lanes that have not exited and do not wait at a join, and those joins
   // (runtime/emulator/warp_loop.h).
   std::vector<Fragment> fragments;
@@ -84,8 +83,21 @@ struct Warp {
   T* Row(uint32_t row) {
     return reinterpret_cast<T*>(registers + row);
   }
+  // The lanes that have not exited.
+  Mask live() const { return lanes & ~exited; }
   // The mask of a predicate's row.
   Mask& Predicate(uint32_t row) { return *reinterpret_cast<Mask*>(registers + row); }
+  // The lanes in which a predicate operand holds, its `!` heeded; `row` is its place in Code::row.
+  Mask PredicateOperand(const Code& code, size_t operand, size_t row) {
+    const Mask value = Predicate(code.row[row]);
+    return code.instruction->operands[operand].front().negated ? ~value : value;
+  }
+  // Writes a predicate's row, if there is one, in the lanes of `mask`.
+  void SetPredicate(uint32_t row, Mask mask, Mask value) {
+    if (row == kNoRow) return;
+    Mask& predicate = Predicate(row);
+    predicate = (predicate & ~mask) | (value & mask);
+  }
   // The addresses of an address operand, for all lanes: base + offset.
   std::array<uint64_t, kLanes> Addresses(const Code& code, int operand_row) {
     return AddressesAt(code.row[operand_row], code.address_bytes, code.offset);

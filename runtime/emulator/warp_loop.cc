@@ -15,8 +15,6 @@ namespace {
 constexpr int64_t kFragmentTurn = 4096;  // then another fragment of the warp has its turn
 constexpr size_t kNobody = ~size_t{0};   // no fragment's index
 
-Mask LiveLanes(const Warp& warp) { return warp.lanes & ~warp.exited; }
-
 Mask GuardOf(Warp& warp, const Code& code) {
   if (code.guard < 0) return kAllLanes;
   const Mask guard = warp.Predicate(static_cast<uint32_t>(code.guard));
@@ -138,7 +136,7 @@ Mask GatheredAt(Warp& warp, const Code& code, int32_t pc, size_t self) {
 // Those of `gathered` whose member lanes have all come, as far as they live. A lane that has to
 // wait lets those wait that name it, and the rest of its fragment.
 Mask ReadyLanes(Warp& warp, const Code& code, Mask gathered) {
-  const Mask live = LiveLanes(warp);
+  const Mask live = warp.live();
   if (gathered == live) return gathered;
   const uint32_t* members = warp.Row<uint32_t>(code.members);
   Mask ready = gathered;
@@ -209,7 +207,7 @@ void RunAligned(Warp& warp, size_t index, const Code& code) {
   if (mask != 0 && mask != kAllLanes) {
     warp.Report(code, ProblemKind::kDivergent, mask, 0,
                 absl::StrFormat("it needs all 32 lanes of the warp; %s (lanes %s have exited)",
-                                WhereLanesAre(warp), LanesText(~LiveLanes(warp))));
+                                WhereLanesAre(warp), LanesText(~warp.live())));
   }
   if (mask != 0) code.run(warp, code, mask);
   ++fragment.pc;
@@ -355,7 +353,7 @@ int FindRunnable(const Warp& warp) {
 // No fragment can run. Lanes at a member instruction wait in vain; at a barrier all must be.
 WarpState StateWhenStuck(Warp& warp) {
   const Code* const codes = warp.block->launch->executable->codes.data();
-  if (LiveLanes(warp) == 0) return WarpState::kExited;
+  if (warp.live() == 0) return WarpState::kExited;
   Mask at_barrier = 0;
   for (const Fragment& fragment : warp.fragments) {
     const Code& code = codes[fragment.pc];
@@ -364,14 +362,14 @@ WarpState StateWhenStuck(Warp& warp) {
       warp.Report(code, ProblemKind::kDivergent, fragment.lanes, 0,
                   absl::StrFormat("they wait for ever for lanes %s of the member mask; %s",
                                   LanesText(members[std::countr_zero(fragment.lanes)] &
-                                            LiveLanes(warp) & ~fragment.lanes),
+                                            warp.live() & ~fragment.lanes),
                                   WhereLanesAre(warp)));
       return WarpState::kFailed;
     }
     at_barrier |= fragment.lanes;
   }
   const Code& first = codes[warp.fragments.front().pc];
-  bool same = at_barrier == LiveLanes(warp);
+  bool same = at_barrier == warp.live();
   for (const Fragment& fragment : warp.fragments)
     same = same && fragment.pc == warp.fragments.front().pc;
   const bool is_aligned = first.instruction->aligned;
@@ -432,7 +430,7 @@ WarpState RunWarp(Warp& warp, int64_t limit) {
       }
     }
   }
-  return LiveLanes(warp) == 0 ? WarpState::kExited : WarpState::kRunning;
+  return warp.live() == 0 ? WarpState::kExited : WarpState::kRunning;
 }
 
 const Code& BarrierOf(const Warp& warp) {
