@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "duotone/initial_state.h"
 #include "duotone/internal.h"
 #include "duotone/session_impl.h"
 #include "ir/interpreter.h"
@@ -76,38 +77,8 @@ absl::StatusOr<std::unique_ptr<SessionImpl>> SessionImpl::Create(std::unique_ptr
   impl->backend_ = std::move(backend);
   impl->device_ = &impl->backend_->device();
   impl->state_ = std::make_unique<runtime::StateStore>(impl->device_);
-  DUOTONE_RETURN_IF_ERROR(impl->InitialiseState());
+  DUOTONE_RETURN_IF_ERROR(InitialiseState(*impl->module_, options.seed, *impl->state_));
   return impl;
-}
-
-absl::Status SessionImpl::InitialiseState() {
-  for (const auto& entry : module_->state()) {
-    const Sizes shape = StaticSizes(entry->type);
-    DUOTONE_RETURN_IF_ERROR(
-        state_->Add(entry->name, entry->type.dtype, {shape.begin(), shape.end()}));
-    if (entry->kind == ir::StateKind::kDerived) continue;
-    absl::StatusOr<ir::Array> value = ir::Initialise(*entry, options_.seed);
-    DUOTONE_RETURN_IF_ERROR(value).With("%s %%%s", ir::StateKindName(entry->kind), entry->name);
-    DUOTONE_RETURN_IF_ERROR(state_->Write(entry->name, value->view().data, entry->type.bytes()));
-  }
-  return RefreshDerived();
-}
-
-absl::Status SessionImpl::RefreshDerived() {
-  for (const auto& entry : module_->state()) {
-    if (entry->kind != ir::StateKind::kDerived) continue;
-    const ir::StateEntry* source_entry = module_->FindState(entry->init.source);
-    if (source_entry == nullptr) {
-      return Internal("derived %%%s: its source %%%s is no state entry", entry->name,
-                      entry->init.source);
-    }
-    ir::Array source(source_entry->type);
-    DUOTONE_RETURN_IF_ERROR(
-        state_->Read(source_entry->name, source.view().data, source_entry->type.bytes()));
-    DUOTONE_ASSIGN_OR_RETURN(ir::Array value, ir::Initialise(*entry, options_.seed, &source));
-    DUOTONE_RETURN_IF_ERROR(state_->Write(entry->name, value.view().data, entry->type.bytes()));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Specialisation>> SessionImpl::Make(std::string_view graph,
@@ -363,7 +334,7 @@ absl::Status SessionImpl::SetState(std::string_view name, const TensorRef& value
     DUOTONE_ASSIGN_OR_RETURN(Tensor position, GetState(name));
     steps_ = position.values<int64_t>()[0];
   }
-  return RefreshDerived();
+  return RefreshDerived(*module_, options_.seed, *state_);
 }
 
 absl::StatusOr<CheckpointInfo> SessionImpl::Save(const std::string& path,
@@ -431,7 +402,7 @@ absl::Status SessionImpl::Restore(const Checkpoint& checkpoint,
     options_.seed = checkpoint.seed;
     steps_ = checkpoint.step;
   }
-  return RefreshDerived();
+  return RefreshDerived(*module_, options_.seed, *state_);
 }
 
 std::vector<Model::Entry> SessionImpl::inputs() const {

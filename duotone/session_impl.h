@@ -105,9 +105,6 @@ class SessionImpl {
                                     double absent) const;
   absl::StatusOr<Tensor> ReadBuffer(const Specialisation& specialisation, int buffer) const;
   absl::Status CheckScale(const StepResult& result, bool unusable) const;
-  absl::Status InitialiseState();
-  // Recomputes derived entries from their sources.
-  absl::Status RefreshDerived();
   // Checks that a checkpoint fits and writes its entries; all or nothing as far as checks go.
   absl::Status Restore(const Checkpoint& checkpoint, const LoadCheckpointOptions& options);
 

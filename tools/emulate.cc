@@ -4,11 +4,14 @@
 #include <limits>
 #include <random>
 
+#include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "duotone/initial_state.h"
 #include "ir/interpreter.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/emulator/counter_report.h"
 #include "runtime/state_store.h"
+#include "tools/command.h"
 
 namespace duotone::tools {
 namespace {
@@ -57,28 +60,6 @@ ir::Array RandomInput(const ir::Type& type, int64_t limit, std::mt19937_64& rand
   return array;
 }
 
-absl::Status FillState(const ir::Module& module, runtime::StateStore& state) {
-  for (const bool derived : {false, true}) {
-    for (const auto& entry : module.state()) {
-      if ((entry->kind == ir::StateKind::kDerived) != derived) continue;
-      std::vector<int64_t> shape;
-      for (const ir::Dim& dim : entry->type.shape) shape.push_back(dim.size());
-      DUOTONE_RETURN_IF_ERROR(state.Add(entry->name, entry->type.dtype, shape));
-      ir::Array source;
-      if (derived) {
-        const ir::StateEntry* from = module.FindState(entry->init.source);
-        if (from == nullptr) return Internal("%%%s has no source", entry->name);
-        source = ir::Array(from->type);
-        DUOTONE_RETURN_IF_ERROR(state.Read(from->name, source.view().data, from->type.bytes()));
-      }
-      DUOTONE_ASSIGN_OR_RETURN(ir::Array value,
-                               ir::Initialise(*entry, kSeed, derived ? &source : nullptr));
-      DUOTONE_RETURN_IF_ERROR(state.Write(entry->name, value.view().data, entry->type.bytes()));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status FillInputs(const ir::Graph& graph, const runtime::Program& program,
                         runtime::Device& device, runtime::LoadedProgram& loaded) {
   std::mt19937_64 random(kSeed);
@@ -108,7 +89,7 @@ absl::StatusOr<EmulatedStep> EmulateStep(const ir::Module& trained, const std::s
                            runtime::CreateCudaDevice({.driver = result.gpu->driver(),
                                                       .name = "emulated:" + options.architecture}));
   runtime::StateStore state(device.get());
-  DUOTONE_RETURN_IF_ERROR(FillState(trained, state));
+  DUOTONE_RETURN_IF_ERROR(internal::InitialiseState(trained, kSeed, state));
   auto shared = std::make_shared<const runtime::Program>(program);
   DUOTONE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::LoadedProgram> loaded,
                            device->Load(shared, state));
@@ -116,6 +97,13 @@ absl::StatusOr<EmulatedStep> EmulateStep(const ir::Module& trained, const std::s
   result.status = device->Run(*loaded, {.seed = kSeed});
   if (result.status.ok()) result.status = device->Synchronize();
   return result;
+}
+
+absl::Status CheckCounters(const std::string& counters) {
+  if (counters.empty() || counters == "place" || counters == "instruction") {
+    return absl::OkStatus();
+  }
+  return UsageError(absl::StrFormat("--counters: '%s' is neither place nor instruction", counters));
 }
 
 absl::Status AddCounts(const emulator::Machine& machine, runtime::ProgramReport& report) {

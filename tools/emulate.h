@@ -25,6 +25,9 @@ absl::StatusOr<EmulatedStep> EmulateStep(const ir::Module& trained, const std::s
                                          const runtime::Program& program,
                                          const emulator::EmulatorOptions& options);
 
+// Whether --counters has a value that it may have: "", place or instruction.
+absl::Status CheckCounters(const std::string& counters);
+
 // Puts the counters of all launches into the report.
 absl::Status AddCounts(const emulator::Machine& machine, runtime::ProgramReport& report);
 

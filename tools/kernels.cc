@@ -259,9 +259,7 @@ absl::Status Emulate(const KernelsFlags& flags, const ir::Module& trained,
 absl::Status CheckEmulationFlags(const KernelsFlags& flags) {
   if (flags.counters.empty()) return absl::OkStatus();
   if (!flags.emulate) return UsageError("--counters: what is counted needs --emulate");
-  if (flags.counters == "place" || flags.counters == "instruction") return absl::OkStatus();
-  return UsageError(
-      absl::StrFormat("--counters: '%s' is neither place nor instruction", flags.counters));
+  return CheckCounters(flags.counters);
 }
 
 absl::Status RunKernels(const KernelsFlags& flags) {

@@ -16,6 +16,7 @@
 #include "runtime/emulator/counter_report.h"
 #include "runtime/emulator/machine.h"
 #include "tools/command.h"
+#include "tools/emulate.h"
 #include "tools/kernel_json.h"
 #include "tools/model_flags.h"
 #include "tools/ptx_arguments.h"
@@ -53,8 +54,8 @@ absl::StatusOr<Size3> ParseSize(std::string_view flag, const std::string& text) 
     is_good = absl::SimpleAtoi(parts[i], &size[i]) && size[i] >= 1;
   }
   if (is_good) return size;
-  return UsageError(
-      absl::StrFormat("%s: '%s' is not one to three numbers, such as 4,2", flag, text));
+  return UsageError(absl::StrFormat(
+      "%s: '%s' is not one to three numbers of at least 1, such as 4,2", flag, text));
 }
 
 // The architecture that the PTX is for, or the next newer one that there is.
@@ -143,8 +144,9 @@ absl::StatusOr<std::vector<PtxArgument>> ParseArguments(const RunPtxFlags& flags
     }
   }
   if (arguments.size() != kernel.parameters.size()) {
-    return UsageError(absl::StrFormat("--args: %d are given; kernel %s takes %d: %s",
+    return UsageError(absl::StrFormat("--args: %d are given; kernel %s takes %d%s%s",
                                       arguments.size(), kernel.name, kernel.parameters.size(),
+                                      kernel.parameters.empty() ? "" : ": ",
                                       ParametersText(module, kernel)));
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -297,10 +299,7 @@ absl::Status Report(const RunPtxFlags& flags, emulator::Machine& machine,
 }
 
 absl::Status RunPtx(const RunPtxFlags& flags) {
-  if (!flags.counters.empty() && flags.counters != "place" && flags.counters != "instruction") {
-    return UsageError(
-        absl::StrFormat("--counters: '%s' is neither place nor instruction", flags.counters));
-  }
+  DUOTONE_RETURN_IF_ERROR(CheckCounters(flags.counters));
   DUOTONE_ASSIGN_OR_RETURN(const Size3 grid, ParseSize("--grid", flags.grid));
   DUOTONE_ASSIGN_OR_RETURN(const Size3 block, ParseSize("--block", flags.block));
   DUOTONE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.file, size_t{1} << 28));
@@ -310,7 +309,7 @@ absl::Status RunPtx(const RunPtxFlags& flags) {
   DUOTONE_ASSIGN_OR_RETURN(const emulator::EmulatorOptions options,
                            OptionsOf(flags, parsed->target));
   emulator::Machine machine(options);
-  absl::StatusOr<emulator::LoadedModule*> module = machine.Load(text);
+  absl::StatusOr<emulator::LoadedModule*> module = machine.Load(*std::move(parsed));
   DUOTONE_RETURN_IF_ERROR(module).With("%s", flags.file);
   const emulator::PtxModule& ptx = (*module)->ptx;
   const emulator::PtxFunction& kernel = *ptx.Find(name);

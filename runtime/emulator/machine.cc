@@ -83,26 +83,38 @@ absl::Status Machine::AllocateVariables(LoadedModule& module) {
 }
 
 absl::StatusOr<LoadedModule*> Machine::Load(std::string_view ptx) {
-  auto module = std::make_unique<LoadedModule>();
-  DUOTONE_ASSIGN_OR_RETURN(module->ptx, ParsePtx(ptx));
+  DUOTONE_ASSIGN_OR_RETURN(PtxModule parsed, ParsePtx(ptx));
+  return Load(std::move(parsed));
+}
+
+absl::StatusOr<LoadedModule*> Machine::Load(PtxModule ptx) {
   int built_for = 0;
-  const std::string digits =
-      module->ptx.target.substr(std::min<size_t>(3, module->ptx.target.size()));
+  const std::string digits = ptx.target.substr(std::min<size_t>(3, ptx.target.size()));
   if (absl::SimpleAtoi(digits, &built_for) && built_for > target_->compute) {
-    return FailedPrecondition("PTX for %s does not run on %s", module->ptx.target, target_->name);
+    return FailedPrecondition("PTX for %s does not run on %s", ptx.target, target_->name);
   }
-  DUOTONE_RETURN_IF_ERROR(AllocateVariables(*module));
+  auto module = std::make_unique<LoadedModule>();
+  module->ptx = std::move(ptx);
+  const absl::Status allocated = AllocateVariables(*module);
+  if (!allocated.ok()) {
+    FreeVariables(*module);
+    return allocated;
+  }
   modules_.push_back(std::move(module));
   return modules_.back().get();
+}
+
+void Machine::FreeVariables(const LoadedModule& module) {
+  for (uint64_t address : module.addresses) {
+    if (address != 0) memory_->Free(address).IgnoreError();
+  }
 }
 
 void Machine::Unload(LoadedModule* module) {
   const auto found = std::find_if(modules_.begin(), modules_.end(),
                                   [&](const auto& owned) { return owned.get() == module; });
   DUOTONE_CHECK(found != modules_.end()) << "a module is unloaded twice";
-  for (uint64_t address : module->addresses) {
-    if (address != 0) memory_->Free(address).IgnoreError();
-  }
+  FreeVariables(*module);
   unloaded_.push_back(std::move(*found));
   modules_.erase(found);
 }

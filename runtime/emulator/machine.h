@@ -85,6 +85,7 @@ class Machine {
 
   // Parses; gives the module's variables memory. Modules stay until Unload.
   absl::StatusOr<LoadedModule*> Load(std::string_view ptx);
+  absl::StatusOr<LoadedModule*> Load(PtxModule ptx);
   void Unload(LoadedModule* module);
   // NotFound says which entries there are.
   absl::StatusOr<const Executable*> Find(LoadedModule& module, const std::string& name);
@@ -100,6 +101,7 @@ class Machine {
 
  private:
   absl::Status AllocateVariables(LoadedModule& module);
+  void FreeVariables(const LoadedModule& module);
   LaunchRecord& RecordFor(const LaunchRequest& request);
 
   EmulatorOptions options_;

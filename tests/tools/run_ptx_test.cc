@@ -172,7 +172,7 @@ TEST_F(RunPtxTest, BadUsageSaysWhatIsMeant) {
       {"--target=sm_52", "--target: "},
       {"--schedule=random", "--schedule: 'random' is neither round-robin nor adversarial"},
       {"--counters=all", "--counters: 'all' is neither place nor instruction"},
-      {"--block=0", "--block: '0' is not one to three numbers, such as 4,2"},
+      {"--block=0", "--block: '0' is not one to three numbers of at least 1, such as 4,2"},
       {"--grid=1,2,3,4", "--grid: '1,2,3,4'"},
       {"--kernel=other", "axpy.ptx has no kernel 'other'; it has: axpy"},
   };
