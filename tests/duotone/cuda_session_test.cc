@@ -15,6 +15,7 @@
 #include "duotone/duotone.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/duotone/numbers.h"
 #include "tests/runtime/cuda/host_driver.h"
 
 namespace duotone {
@@ -29,29 +30,6 @@ Model Load(const std::string& name) {
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
-
-// Pseudo-random numbers in [-1, 1).
-class Numbers {
- public:
-  explicit Numbers(uint64_t seed) : state_(seed * 2654435761u + 1) {}
-  double Next() {
-    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<double>(state_ >> 33) / (uint64_t{1} << 30) - 1;
-  }
-  std::vector<float> Floats(size_t count) {
-    std::vector<float> values(count);
-    for (float& value : values) value = static_cast<float>(Next());
-    return values;
-  }
-  std::vector<int32_t> Labels(size_t count, int limit) {
-    std::vector<int32_t> values(count);
-    for (int32_t& value : values) value = static_cast<int32_t>((Next() + 1) / 2 * limit) % limit;
-    return values;
-  }
-
- private:
-  uint64_t state_;
-};
 
 // The same session twice, on the CPU and on the GPU in host memory.
 class CudaSessionTest : public testing::Test {

@@ -9,7 +9,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <ostream>
 #include <set>
@@ -17,7 +16,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "duotone/backend.h"
 #include "duotone/duotone.h"
@@ -25,7 +23,8 @@
 #include "gtest/gtest.h"
 #include "runtime/emulator/emulated_driver.h"
 #include "samples/models.h"
-#include "tests/runtime/cuda/nvrtc_testing.h"
+#include "tests/duotone/numbers.h"
+#include "tests/duotone/test_compilers.h"
 #include "tests/runtime/cuda/scoped_environment.h"
 
 namespace duotone {
@@ -35,74 +34,6 @@ using emulator::EmulatedGpu;
 using emulator::EmulatorOptions;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-// NVRTC, asked once for each kernel of this process. Counts what it is asked for.
-class SharedCompiler final : public runtime::KernelCompiler {
- public:
-  explicit SharedCompiler(std::unique_ptr<runtime::KernelCompiler> nvrtc)
-      : nvrtc_(std::move(nvrtc)) {}
-
-  absl::StatusOr<runtime::CompiledKernel> Compile(const runtime::Kernel& kernel,
-                                                  std::span<const runtime::SourceHeader> headers,
-                                                  std::string_view architecture) override {
-    const std::string key =
-        absl::StrCat(absl::StrJoin(options(kernel, architecture), " "), "\n", kernel.source);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ++asked_;
-      if (auto it = compiled_.find(key); it != compiled_.end()) return it->second;
-    }
-    absl::StatusOr<runtime::CompiledKernel> compiled =
-        nvrtc_->Compile(kernel, headers, architecture);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (compiled.ok()) compiled_[key] = *compiled;
-    return compiled;
-  }
-  std::vector<std::string> options(const runtime::Kernel& kernel,
-                                   std::string_view architecture) const override {
-    return nvrtc_->options(kernel, architecture);
-  }
-  std::string identity() const override { return nvrtc_->identity(); }
-  int asked() const { return asked_; }
-
- private:
-  std::unique_ptr<runtime::KernelCompiler> nvrtc_;
-  std::mutex mutex_;
-  std::map<std::string, runtime::CompiledKernel> compiled_;
-  int asked_ = 0;
-};
-
-// Null where there is no NVRTC.
-std::shared_ptr<SharedCompiler> CompilerForTest() {
-  static const auto* const kCompiler = new std::shared_ptr<SharedCompiler>([] {
-    auto nvrtc = runtime::NvrtcForTest({.line_info = true, .only_ptx = true});
-    return nvrtc == nullptr ? nullptr : std::make_shared<SharedCompiler>(std::move(nvrtc));
-  }());
-  return *kCompiler;
-}
-
-// Pseudo-random numbers in [-1, 1).
-class Numbers {
- public:
-  explicit Numbers(uint64_t seed) : state_(seed * 2654435761u + 1) {}
-  double Next() {
-    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<double>(state_ >> 33) / (uint64_t{1} << 30) - 1;
-  }
-  std::vector<float> Floats(size_t count) {
-    std::vector<float> values(count);
-    for (float& value : values) value = static_cast<float>(Next());
-    return values;
-  }
-  std::vector<int32_t> Labels(size_t count, int limit) {
-    std::vector<int32_t> values(count);
-    for (int32_t& value : values) value = static_cast<int32_t>((Next() + 1) / 2 * limit) % limit;
-    return values;
-  }
-
- private:
-  uint64_t state_;
-};
 
 // Sizes that leave ragged ends: of vectors, warps and tiles.
 constexpr int kRows = 21;
@@ -428,35 +359,12 @@ TEST(EmulatedSession, ALabelOutOfRangeIsNamedWithItsPlace) {
   EXPECT_EQ(emulated->gpu->machine().problems().ToString(), "");
 }
 
-// Changes the PTX of every kernel that has a text.
-class SpoilingCompiler final : public runtime::KernelCompiler {
- public:
-  SpoilingCompiler(std::shared_ptr<runtime::KernelCompiler> compiler, std::string from,
-                   std::string to)
-      : compiler_(std::move(compiler)), from_(std::move(from)), to_(std::move(to)) {}
-  absl::StatusOr<runtime::CompiledKernel> Compile(const runtime::Kernel& kernel,
-                                                  std::span<const runtime::SourceHeader> headers,
-                                                  std::string_view architecture) override {
-    absl::StatusOr<runtime::CompiledKernel> compiled =
-        compiler_->Compile(kernel, headers, architecture);
-    if (compiled.ok()) compiled->ptx = absl::StrReplaceAll(compiled->ptx, {{from_, to_}});
-    return compiled;
-  }
-  std::vector<std::string> options(const runtime::Kernel& kernel,
-                                   std::string_view architecture) const override {
-    return compiler_->options(kernel, architecture);
-  }
-  std::string identity() const override { return compiler_->identity(); }
-
- private:
-  std::shared_ptr<runtime::KernelCompiler> compiler_;
-  const std::string from_, to_;
-};
-
 absl::Status StepWithSpoiledKernels(const std::string& from, const std::string& to) {
-  absl::StatusOr<Emulated> emulated =
-      Emulate(SmallMlp(), WithMomentum(std::nullopt), {},
-              std::make_shared<SpoilingCompiler>(CompilerForTest(), from, to));
+  absl::StatusOr<Emulated> emulated = Emulate(
+      SmallMlp(), WithMomentum(std::nullopt), {},
+      std::make_shared<MutatingCompiler>(CompilerForTest(), "", [&](const std::string& ptx) {
+        return absl::StrReplaceAll(ptx, {{from, to}});
+      }));
   if (!emulated.ok()) return emulated.status();
   absl::StatusOr<Metrics> metrics = emulated->session->Step(MlpBatch(0).feeds());
   return metrics.ok() ? metrics->status() : metrics.status();

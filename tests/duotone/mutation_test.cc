@@ -1,12 +1,8 @@
 // Real generated kernels with one mistake put into their PTX: the emulator must say which. The
 // unchanged kernels must be silent (tests/duotone/emulated_session_test.cc asks that of whole
 // trainings).
-#include <atomic>
 #include <cstdio>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <ostream>
 #include <regex>
 #include <set>
@@ -21,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "runtime/emulator/emulated_driver.h"
 #include "samples/models.h"
-#include "tests/runtime/cuda/nvrtc_testing.h"
+#include "tests/duotone/test_compilers.h"
 
 namespace duotone {
 namespace {
@@ -29,58 +25,6 @@ namespace {
 using emulator::EmulatedGpu;
 using ::testing::Contains;
 using ::testing::IsEmpty;
-
-using Mutate = std::function<std::string(const std::string& ptx)>;
-
-// NVRTC, asked once for each kernel of this process.
-absl::StatusOr<runtime::CompiledKernel> CompileOnce(runtime::KernelCompiler& nvrtc,
-                                                    const runtime::Kernel& kernel,
-                                                    std::span<const runtime::SourceHeader> headers,
-                                                    std::string_view architecture) {
-  static auto* const mutex = new std::mutex;
-  static auto* const known = new std::map<std::string, runtime::CompiledKernel>;
-  {
-    const std::lock_guard<std::mutex> lock(*mutex);
-    const auto found = known->find(kernel.source);
-    if (found != known->end()) return found->second;
-  }
-  absl::StatusOr<runtime::CompiledKernel> compiled = nvrtc.Compile(kernel, headers, architecture);
-  const std::lock_guard<std::mutex> lock(*mutex);
-  if (compiled.ok()) known->emplace(kernel.source, *compiled);
-  return compiled;
-}
-
-// Changes the PTX of kernels whose source contains a text; counts how many did change.
-class MutatingCompiler final : public runtime::KernelCompiler {
- public:
-  MutatingCompiler(std::unique_ptr<runtime::KernelCompiler> nvrtc, std::string marker,
-                   Mutate mutate)
-      : nvrtc_(std::move(nvrtc)), marker_(std::move(marker)), mutate_(std::move(mutate)) {}
-
-  absl::StatusOr<runtime::CompiledKernel> Compile(const runtime::Kernel& kernel,
-                                                  std::span<const runtime::SourceHeader> headers,
-                                                  std::string_view architecture) override {
-    absl::StatusOr<runtime::CompiledKernel> compiled =
-        CompileOnce(*nvrtc_, kernel, headers, architecture);
-    if (!compiled.ok() || kernel.source.find(marker_) == std::string::npos) return compiled;
-    std::string changed = mutate_(compiled->ptx);
-    changed_ += changed != compiled->ptx;
-    compiled->ptx = std::move(changed);
-    return compiled;
-  }
-  std::vector<std::string> options(const runtime::Kernel& kernel,
-                                   std::string_view architecture) const override {
-    return nvrtc_->options(kernel, architecture);
-  }
-  std::string identity() const override { return nvrtc_->identity(); }
-  int changed() const { return changed_; }
-
- private:
-  std::unique_ptr<runtime::KernelCompiler> nvrtc_;
-  const std::string marker_;
-  const Mutate mutate_;
-  std::atomic<int> changed_{0};
-};
 
 // The n-th match of a pattern, from 0, replaced as std::regex_replace does; all with n = -1.
 Mutate Replace(const std::string& pattern, const std::string& by, int n = -1) {
@@ -136,9 +80,8 @@ class EveryMutation : public ::testing::TestWithParam<Mutation> {};
 
 // A step of a small MLP with ragged sizes in f32; the kinds of the problems.
 std::vector<std::string> KindsOf(const Mutation& mutation, int* changed) {
-  auto nvrtc = runtime::NvrtcForTest({.line_info = true, .only_ptx = true});
   auto compiler =
-      std::make_shared<MutatingCompiler>(std::move(nvrtc), mutation.marker, mutation.mutate);
+      std::make_shared<MutatingCompiler>(CompilerForTest(), mutation.marker, mutation.mutate);
   absl::StatusOr<std::shared_ptr<EmulatedGpu>> gpu =
       EmulatedGpu::Create({.instruction_budget = 2'000'000});
   absl::StatusOr<Model> model = samples::Mlp({50, 72, 10});
@@ -164,7 +107,7 @@ std::vector<std::string> KindsOf(const Mutation& mutation, int* changed) {
 }
 
 TEST_P(EveryMutation, IsReported) {
-  if (runtime::NvrtcForTest({}) == nullptr) GTEST_SKIP() << "no NVRTC";
+  if (CompilerForTest() == nullptr) GTEST_SKIP() << "no NVRTC";
   int changed = 0;
   const std::vector<std::string> kinds = KindsOf(GetParam(), &changed);
   ASSERT_GT(changed, 0) << "the mutation changes no kernel";
@@ -178,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Mutations, EveryMutation, ::testing::ValuesIn(Mutations
                          [](const auto& info) { return info.param.name; });
 
 TEST(Mutations, WithoutOneNothingIsReported) {
-  if (runtime::NvrtcForTest({}) == nullptr) GTEST_SKIP() << "no NVRTC";
+  if (CompilerForTest() == nullptr) GTEST_SKIP() << "no NVRTC";
   int changed = 0;
   EXPECT_THAT(KindsOf({"None", "kernel", [](const std::string& ptx) { return ptx; }, ""}, &changed),
               IsEmpty());

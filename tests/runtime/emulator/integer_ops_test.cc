@@ -176,6 +176,59 @@ TEST(IntegerOps, BorrowsJoinHalves) {
       64, 64, 64, 32, [](uint64_t a, uint64_t b, uint64_t) { return a - b; });
 }
 
+// The high half of a product and a sum; saturated for s32.
+TEST(IntegerOps, MadOfHighHalves) {
+  const auto s = [](uint64_t v) { return Wide{SignExtend(v, 32)}; };
+  Check("mad.hi.s32 %d, %a, %b, %c;", 32, 32, 32, 32,
+        [&](uint64_t a, uint64_t b, uint64_t c) { return Low((s(a) * s(b) >> 32) + s(c), 32); });
+  Check("mad.hi.sat.s32 %d, %a, %b, %c;", 32, 32, 32, 32, [&](uint64_t a, uint64_t b, uint64_t c) {
+    return Low(std::clamp<Wide>((s(a) * s(b) >> 32) + s(c), INT32_MIN, INT32_MAX), 32);
+  });
+  Check("mad.hi.u64 %d, %a, %b, %c;", 64, 64, 64, 64, [](uint64_t a, uint64_t b, uint64_t c) {
+    return Low(static_cast<Wide>(static_cast<unsigned __int128>(a) * b >> 64) + c, 64);
+  });
+}
+
+// A product of 64 bits from products of 32: mad.lo.cc and madc.hi.
+TEST(IntegerOps, MadCarries) {
+  Check(
+      "{ .reg .b32 la, ha, lb, hb, l, h;\n"
+      "mov.b64 {la, ha}, %a; mov.b64 {lb, hb}, %b;\n"
+      "mul.lo.u32 l, la, lb; mul.hi.u32 h, la, lb;\n"
+      "mad.lo.u32 h, la, hb, h; mad.lo.u32 h, ha, lb, h; mov.b64 %d, {l, h};\n"
+      "mov.b64 {l, h}, %c; mad.lo.cc.u32 l, la, lb, l; madc.hi.u32 h, la, lb, h;\n"
+      "mad.lo.u32 h, la, hb, h; mad.lo.u32 h, ha, lb, h; mov.b64 %d, {l, h}; }",
+      64, 64, 64, 64, [](uint64_t a, uint64_t b, uint64_t c) { return a * b + c; });
+}
+
+TEST(IntegerOps, Mul24TakesTheLow24Bits) {
+  const auto unsigned24 = [](uint64_t v) { return Wide{v & 0xffffff}; };
+  const auto signed24 = [](uint64_t v) { return Wide{SignExtend(v & 0xffffff, 24)}; };
+  Check("mul24.lo.u32 %d, %a, %b;", 32, 32, 32, 32,
+        [&](uint64_t a, uint64_t b, uint64_t) { return Low(unsigned24(a) * unsigned24(b), 32); });
+  Check("mul24.hi.u32 %d, %a, %b;", 32, 32, 32, 32, [&](uint64_t a, uint64_t b, uint64_t) {
+    return Low(unsigned24(a) * unsigned24(b) >> 16, 32);
+  });
+  Check("mul24.lo.s32 %d, %a, %b;", 32, 32, 32, 32,
+        [&](uint64_t a, uint64_t b, uint64_t) { return Low(signed24(a) * signed24(b), 32); });
+  Check("mul24.hi.s32 %d, %a, %b;", 32, 32, 32, 32,
+        [&](uint64_t a, uint64_t b, uint64_t) { return Low(signed24(a) * signed24(b) >> 16, 32); });
+}
+
+TEST(IntegerOps, SignsAndZeros) {
+  for (int width : {16, 32, 64}) {
+    Check(absl::StrFormat("abs.s%d %%d, %%a;", width), width, width, 32, 32,
+          [&](uint64_t a, uint64_t, uint64_t) {
+            const Wide value = SignExtend(a, width);
+            return Low(value < 0 ? -value : value, width);
+          });
+    Check(absl::StrFormat("neg.s%d %%d, %%a;", width), width, width, 32, 32,
+          [&](uint64_t a, uint64_t, uint64_t) { return Low(-Wide{SignExtend(a, width)}, width); });
+    Check(absl::StrFormat("cnot.b%d %%d, %%a;", width), width, width, 32, 32,
+          [](uint64_t a, uint64_t, uint64_t) { return uint64_t{a == 0}; });
+  }
+}
+
 TEST(IntegerOps, LogicIsBitwise) {
   for (int width : {16, 32, 64}) {
     const auto text = [&](std::string_view op) {
@@ -260,6 +313,25 @@ TEST(IntegerOps, BitFieldsAreTakenAndPutBitByBit) {
   }
 }
 
+// bfi d, a, b, position, length: bit by bit; the position and length are c's two bytes here.
+TEST(IntegerOps, BitFieldsArePut) {
+  for (int width : {32, 64}) {
+    const auto bits = static_cast<uint64_t>(width);
+    Check(absl::StrFormat("{ .reg .b32 at, count; and.b32 at, %%c, 127; shr.u32 count, %%c, 8;\n"
+                          "and.b32 count, count, 127; bfi.b%d %%d, %%a, %%b, at, count; }",
+                          width),
+          width, width, width, 32, [&](uint64_t a, uint64_t b, uint64_t c) {
+            const uint64_t at = c & 127, count = c >> 8 & 127;
+            uint64_t result = b;
+            for (uint64_t i = 0; i < count && at + i < bits; ++i) {
+              result &= ~(uint64_t{1} << (at + i));
+              result |= (a >> i & 1) << (at + i);
+            }
+            return result;
+          });
+  }
+}
+
 TEST(IntegerOps, BitsAreCountedAndFound) {
   Check("popc.b32 %d, %a;", 32, 32, 32, 32, [](uint64_t a, uint64_t, uint64_t) {
     uint64_t count = 0;
@@ -289,6 +361,48 @@ TEST(IntegerOps, BitsAreCountedAndFound) {
     }
     return uint64_t{0xffffffff};
   });
+}
+
+TEST(IntegerOps, FunnelShiftsToTheRightClamp) {
+  Check("shf.r.clamp.b32 %d, %a, %b, %c;", 32, 32, 32, 32, [](uint64_t a, uint64_t b, uint64_t c) {
+    return Low(Wide{b << 32 | a} >> std::min<uint64_t>(c, 32), 32);
+  });
+}
+
+// Modes stand for selectors: bytes of b:a from c on, backwards, one four times, clamped, halves.
+TEST(IntegerOps, PrmtHasModes) {
+  const auto bytes = [](uint64_t both, int b0, int b1, int b2, int b3) {
+    const auto byte = [&](int i) { return both >> (8 * (i & 7)) & 255; };
+    return byte(b0) | byte(b1) << 8 | byte(b2) << 16 | byte(b3) << 24;
+  };
+  struct ModeCase {
+    const char* name;
+    std::function<uint64_t(uint64_t, int)> expected;
+  };
+  const ModeCase kModes[] = {
+      {"f4e", [&](uint64_t v, int c) { return bytes(v, c, c + 1, c + 2, c + 3); }},
+      {"b4e", [&](uint64_t v, int c) { return bytes(v, c, c - 1, c - 2, c - 3); }},
+      {"rc8", [&](uint64_t v, int c) { return bytes(v, c, c, c, c); }},
+      {"ecl",
+       [&](uint64_t v, int c) {
+         return bytes(v, std::max(0, c), std::max(1, c), std::max(2, c), std::max(3, c));
+       }},
+      {"ecr",
+       [&](uint64_t v, int c) {
+         return bytes(v, std::min(0, c), std::min(1, c), std::min(2, c), std::min(3, c));
+       }},
+      {"rc16",
+       [&](uint64_t v, int c) {
+         const int half = c % 2 * 2;
+         return bytes(v, half, half + 1, half, half + 1);
+       }},
+  };
+  for (const ModeCase& mode : kModes) {
+    Check(absl::StrFormat("prmt.b32.%s %%d, %%a, %%b, %%c;", mode.name), 32, 32, 32, 32,
+          [&](uint64_t a, uint64_t b, uint64_t c) {
+            return mode.expected(b << 32 | a, static_cast<int>(c & 3));
+          });
+  }
 }
 
 // Lanes outside the mask keep what they had.

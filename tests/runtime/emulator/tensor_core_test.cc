@@ -33,6 +33,7 @@ uint32_t Model(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b, u
   for (size_t begin = 0; begin < a.size(); begin += static_cast<size_t>(model.group)) {
     const size_t end = std::min(a.size(), begin + static_cast<size_t>(model.group));
     std::vector<long double> terms = {ValueOf(c, accumulator)};
+    if (std::isinf(terms[0])) continue;  // a group has overflown: the products are finite
     int largest = ExponentOf(terms[0], accumulator);
     for (size_t i = begin; i < end; ++i) {
       const long double x = ValueOf(a[i], type), y = ValueOf(b[i], type);
@@ -44,7 +45,10 @@ uint32_t Model(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b, u
     for (long double term : terms) sum += std::trunc(term / unit);
     const long double value = sum * unit;
     if (accumulator == Type::kF16) {
-      c = ToF16(static_cast<float>(value)).bits;
+      // To the nearest multiple of the last place, ties to even; the result is exact in f32.
+      const int place = std::max(value == 0 ? -14 : std::ilogb(value), -14) - 10;
+      const long double rounded = std::nearbyint(std::ldexp(value, -place));
+      c = ToF16(static_cast<float>(std::ldexp(rounded, place))).bits;
       continue;
     }
     // Cut off to 24 bits.
@@ -71,14 +75,15 @@ struct Case {
   Type type;
   Type accumulator;
   int k;
+  int turing_group = 8;
 };
 
 class EveryTensorCore : public ::testing::TestWithParam<Case> {};
 
 // Numbers of all magnitudes, with zeros and subnormals.
 TEST_P(EveryTensorCore, IsTheModelBitForBit) {
-  const auto& [compute, type, accumulator, k] = GetParam();
-  const TensorCoreModel model = TensorCoreModelOf(compute, type, k, 8);
+  const auto& [compute, type, accumulator, k, turing_group] = GetParam();
+  const TensorCoreModel model = TensorCoreModelOf(compute, type, k, turing_group);
   std::mt19937 random(11);
   for (int round = 0; round < 4000; ++round) {
     // Exponents near each other in most rounds, so that cancellation happens.
@@ -112,7 +117,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{75, Type::kF16, Type::kF32, 8}, Case{75, Type::kF16, Type::kF16, 8},
                       Case{80, Type::kF16, Type::kF32, 16}, Case{80, Type::kBf16, Type::kF32, 16},
                       Case{80, Type::kTf32, Type::kF32, 8}, Case{90, Type::kF16, Type::kF32, 16},
-                      Case{90, Type::kBf16, Type::kF32, 16}));
+                      Case{90, Type::kBf16, Type::kF32, 16}, Case{75, Type::kF16, Type::kF32, 8, 4},
+                      Case{80, Type::kF16, Type::kF16, 16}, Case{90, Type::kF16, Type::kF16, 16},
+                      Case{80, Type::kTf32, Type::kF32, 4}, Case{90, Type::kTf32, Type::kF32, 8}));
 
 constexpr uint32_t kOne = 0x3c00, kInfHalf = 0x7c00, kNanHalf = 0x7e00;
 
@@ -248,6 +255,17 @@ TEST_P(EveryMma, FragmentsAreThoseOfTheIsa) {
       }
     }
   }
+}
+
+// 2 * 16 * 8 * 16 for each warp that executes it.
+TEST(Mma, FlopsAreCounted) {
+  PtxRunner runner;
+  ASSERT_TRUE(runner.Load(PtxEntry(
+      "", ".reg .b32 %a<4>; .reg .b32 %b<2>; .reg .f32 %c<4>;",
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%c0, %c1, %c2, %c3}, {%a0, %a1, %a2, "
+      "%a3}, {%b0, %b1}, {%c0, %c1, %c2, %c3}; ret;")));
+  runner.Run({3, 1, 1}, {64, 1, 1}, {});
+  EXPECT_EQ(runner.Counters("mma").flops, 6 * 2 * 16 * 8 * 16);
 }
 
 INSTANTIATE_TEST_SUITE_P(
