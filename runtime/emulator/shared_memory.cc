@@ -232,6 +232,10 @@ void SharedMemory::CheckSet(const Actor& actor, const AccessSet& set, SharedAcce
       continue;
     }
     if (!Note(findings.race, actor.lanes, offset)) continue;
+    // Of several opponents one that is not the reported lane itself.
+    if (other == actor.warp && others != LaneBit(findings.race.lane)) {
+      others &= ~LaneBit(findings.race.lane);
+    }
     findings.race.other = kind;
     findings.race.other_warp = other;
     findings.race.other_lane = std::countr_zero(others);

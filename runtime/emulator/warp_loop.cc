@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
@@ -201,13 +202,19 @@ void ResumeMembers(Warp& warp) {
   }
 }
 
+// "; lanes 16-31 have exited", or nothing.
+std::string MissingText(Mask lanes, std::string_view why) {
+  return lanes == 0 ? "" : absl::StrFormat("; lanes %s %s", LanesText(lanes), why);
+}
+
 void RunAligned(Warp& warp, size_t index, const Code& code) {
   Fragment& fragment = warp.fragments[index];
   const Mask mask = fragment.lanes & GuardOf(warp, code);
   if (mask != 0 && mask != kAllLanes) {
     warp.Report(code, ProblemKind::kDivergent, mask, 0,
-                absl::StrFormat("it needs all 32 lanes of the warp; %s (lanes %s have exited)",
-                                WhereLanesAre(warp), LanesText(~warp.live())));
+                absl::StrCat("it needs all 32 lanes of the warp; ", WhereLanesAre(warp),
+                             MissingText(warp.lanes & warp.exited, "have exited"),
+                             MissingText(~warp.lanes, "are not in the block")));
   }
   if (mask != 0) code.run(warp, code, mask);
   ++fragment.pc;

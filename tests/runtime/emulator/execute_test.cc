@@ -150,6 +150,16 @@ TEST(Divergence, AShuffleOfLanesThatNeverMeetIsReported) {
   EXPECT_THAT(outcome.problems[0].ToString(), HasSubstr("0-15"));
 }
 
+// A block of 16 threads has no whole warp for ldmatrix.
+TEST(Divergence, AlignedInstructionsNeedAWholeWarp) {
+  const Outcome outcome = RunStore(
+      StoreKernel("mov.u32 %r1, buffer; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%v}, [%r1];", "",
+                  ".shared .align 16 .b8 buffer[128];"),
+      16);
+  ASSERT_THAT(outcome.kinds, ::testing::Contains("divergent lanes"));
+  EXPECT_THAT(outcome.problems[0].what, HasSubstr("lanes 16-31 are not in the block"));
+}
+
 TEST(Divergence, MembersMeetInDifferentPlacesOfTheProgram) {
   // Both ways have their own members.
   const Outcome outcome =
@@ -226,6 +236,19 @@ TEST(Barriers, OfWarpsThatWaitForEachOtherAreADeadlock) {
                                                "ONE: bar.sync 1, 64;\nEND:"),
                                    64);
   EXPECT_THAT(outcome.kinds, ElementsAre("deadlock"));
+}
+
+// Every thread adds to a word and reads it: the opponent of thread 0 is another one.
+TEST(Barriers, ARaceHasTwoThreads) {
+  const Outcome outcome =
+      RunStore(StoreKernel("mov.u32 %r1, buffer; setp.eq.u32 %p1, %t, 0;\n"
+                           "@%p1 st.shared.u32 [%r1], 0; bar.sync 0;\n"
+                           "red.shared.add.u32 [%r1], 1; ld.shared.u32 %v, [%r1];",
+                           "", ".shared .align 4 .b8 buffer[4];"),
+               32);
+  ASSERT_THAT(outcome.kinds, ElementsAre("race in shared memory"));
+  EXPECT_THAT(outcome.problems[0].what, HasSubstr("thread 0 reads"));
+  EXPECT_THAT(outcome.problems[0].what, HasSubstr("which thread 1 of the same warp"));
 }
 
 // What a warp wrote before it exited comes before what the others do behind their barrier.
