@@ -41,7 +41,7 @@ struct RunPtxFlags {
   int64_t seed = 1;
   int64_t print = 8;
   int64_t threads = 0;
-  int64_t budget = 0;
+  int64_t budget = emulator::EmulatorOptions().instruction_budget;
   bool no_checks = false;
 };
 
@@ -88,7 +88,7 @@ absl::StatusOr<emulator::EmulatorOptions> OptionsOf(const RunPtxFlags& flags,
         absl::StrFormat("--schedule: '%s' is neither round-robin nor adversarial", flags.schedule));
   }
   if (flags.no_checks) options.checks = false;
-  if (flags.budget > 0) options.instruction_budget = flags.budget;
+  options.instruction_budget = flags.budget;
   options.seed = static_cast<uint64_t>(flags.seed);
   options.threads = static_cast<int>(flags.threads);
   return options;
@@ -384,7 +384,8 @@ std::function<absl::Status()> DeclareRunPtx(CLI::App& app) {
   app.add_option("--budget", flags->budget,
                  "Warp instructions of a block, after which the kernel is in an endless loop")
       ->type_name("N")
-      ->check(WholeNumber(1));
+      ->check(WholeNumber(1))
+      ->capture_default_str();
   app.add_option("--threads", flags->threads, "Threads of the host; 0: all cores")
       ->type_name("N")
       ->check(WholeNumber(0));

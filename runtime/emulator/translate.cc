@@ -167,8 +167,8 @@ absl::StatusOr<std::unique_ptr<Executable>> Translator::Run(const std::string& n
   return std::move(result_);
 }
 
-// The functions that are called, each once. Their frames have fixed places, so none may be in
-// itself.
+// The functions that are called, each once; the parser has seen that they have bodies and take what
+// they are given. Their frames have fixed places, so none may be in itself.
 absl::Status Translator::Collect(int index, std::vector<int>& path) {
   const PtxFunction& function = module_.functions[static_cast<size_t>(index)];
   path.push_back(index);
@@ -179,13 +179,6 @@ absl::Status Translator::Collect(int index, std::vector<int>& path) {
   for (const Instruction& instruction : function.body) {
     if (instruction.op != Op::kCall) continue;
     const Operand& callee = instruction.operands[static_cast<size_t>(instruction.results)].front();
-    const PtxFunction& called = module_.functions[static_cast<size_t>(callee.index)];
-    if (called.is_declaration) {
-      return Error(instruction, absl::StrFormat("the PTX has no body of '%s', and the emulator has "
-                                                "no such function",
-                                                called.name));
-    }
-    if (called.is_entry) return Error(instruction, "it calls a kernel");
     if (std::count(path.begin(), path.end(), callee.index) > 0) {
       return Error(instruction, "the emulator does not run functions that call themselves");
     }
@@ -236,11 +229,6 @@ absl::Status Translator::PlaceCallFrames() {
       const auto results = static_cast<size_t>(call.results);
       const PtxFunction& callee =
           module_.functions[static_cast<size_t>(call.operands[results].front().index)];
-      if (callee.results.size() != results ||
-          callee.parameters.size() != call.operands.size() - results - 1) {
-        return Error(call, absl::StrFormat("'%s' has %d parameters and %d results", callee.name,
-                                           callee.parameters.size(), callee.results.size()));
-      }
       for (size_t i = 0; i < call.operands.size(); ++i) {
         if (i == results) continue;
         const int formal = i < results ? callee.results[i] : callee.parameters[i - results - 1];

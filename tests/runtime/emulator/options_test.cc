@@ -22,8 +22,8 @@ TEST(EmulatorOptions, AnArchitectureAloneHasAllChecks) {
 }
 
 TEST(EmulatorOptions, WordsChangeWhatTheyName) {
-  const absl::StatusOr<EmulatorOptions> options =
-      ParseEmulatorOptions("sm_75,adversarial,seed=7,unchecked,perturb,budget=1000,memory=16");
+  const absl::StatusOr<EmulatorOptions> options = ParseEmulatorOptions(
+      "sm_75,adversarial,seed=7,unchecked,perturb,budget=1000,memory=16,turing4");
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->schedule, Schedule::kAdversarial);
   EXPECT_EQ(options->seed, 7u);
@@ -31,6 +31,7 @@ TEST(EmulatorOptions, WordsChangeWhatTheyName) {
   EXPECT_TRUE(options->perturb_approximations);
   EXPECT_EQ(options->instruction_budget, 1000);
   EXPECT_EQ(options->memory_bytes, int64_t{16} << 20);
+  EXPECT_EQ(options->turing_group, 4);
 }
 
 TEST(EmulatorOptions, WhatIsWrongIsNamed) {
