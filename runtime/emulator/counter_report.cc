@@ -220,14 +220,12 @@ std::string ToText(const LaunchRecord& record, bool by_instruction) {
   for (size_t i = 0; i < record.counters.size(); ++i) {
     units[UnitOf(*record.kernel->codes[i].instruction)] += record.counters[i].executions;
   }
+  const bool has_node = record.note != nullptr && record.note->launch != nullptr;
   std::string text = absl::StrFormat(
-      "kernel %s%s: %d launches of %dx%dx%d blocks of %dx%dx%d threads, %d warp instructions\n",
-      record.kernel->name,
-      record.note == nullptr || record.note->launch == nullptr
-          ? ""
-          : absl::StrFormat(" (%%%s)", record.note->launch->node),
-      record.launches, record.grid[0], record.grid[1], record.grid[2], record.block[0],
-      record.block[1], record.block[2], record.instructions);
+      "%s: %d launches of %dx%dx%d blocks of %dx%dx%d threads, %d warp instructions\n",
+      KernelText(record.kernel->name, has_node ? record.note->launch->node : ""), record.launches,
+      record.grid[0], record.grid[1], record.grid[2], record.block[0], record.block[1],
+      record.block[2], record.instructions);
   if (record.counters.empty()) return text;
   text += " ";
   for (const auto& [unit, count] : units) {

@@ -44,6 +44,11 @@ const KindRow& RowOf(ProblemKind kind) {
 std::string_view KindName(ProblemKind kind) { return RowOf(kind).name; }
 bool IsWarning(ProblemKind kind) { return RowOf(kind).is_warning; }
 
+std::string KernelText(std::string_view kernel, std::string_view node) {
+  return node.empty() ? absl::StrFormat("kernel %s", kernel)
+                      : absl::StrFormat("the kernel of %%%s", node);
+}
+
 std::string LanesText(uint32_t lanes) {
   if (lanes == 0xffffffffu) return "all 32";
   std::vector<std::string> runs;
@@ -58,8 +63,7 @@ std::string LanesText(uint32_t lanes) {
 }
 
 std::string Problem::ToString() const {
-  std::string text = absl::StrFormat("%s in kernel %s", KindName(kind), kernel);
-  if (!node.empty()) absl::StrAppendFormat(&text, " (%%%s)", node);
+  std::string text = absl::StrFormat("%s in %s", KindName(kind), KernelText(kernel, node));
   if (!place.empty()) absl::StrAppendFormat(&text, ", %s", place);
   if (line > 0) absl::StrAppendFormat(&text, ", PTX line %d '%s'", line, this->text);
   absl::StrAppendFormat(&text, ", block (%d, %d, %d), warp %d", block[0], block[1], block[2], warp);

@@ -47,11 +47,15 @@ struct Problem {
   uint64_t address = 0;
   int64_t count = 1;  // how often this kind came at this instruction
 
-  // "uninitialised read in kernel k (%h1.norm), layer_norm (gpt.cc:40), PTX line 77 'ld.shared.f32
+  // "uninitialised read in the kernel of %h1.norm, layer_norm (gpt.cc:40), PTX line 77
+  // 'ld.shared.f32
   // ...', block (0, 1, 0), warp 2, lanes 0-3: ...".
   std::string ToString() const;
 };
 
+// "kernel axpy", or where a launch has a node "the kernel of %h1.norm": all generated kernels have
+// the same name.
+std::string KernelText(std::string_view kernel, std::string_view node);
 // "0-3, 7"; "all 32".
 std::string LanesText(uint32_t lanes);
 

@@ -378,7 +378,7 @@ TEST(EmulatedSession, WhatAKernelDoesWrongIsWhatTheStepReturns) {
   EXPECT_THAT(message, StartsWith("step 1: emulated:sm_80: waiting for the device: "
                                   "CUDA_ERROR_LAUNCH_FAILED ("));
   EXPECT_THAT(message,
-              HasSubstr("race in shared memory in kernel kernel (%relu), matmul (models.cc:"));
+              HasSubstr("race in shared memory in the kernel of %relu, matmul (models.cc:"));
   EXPECT_THAT(message, HasSubstr("'ld.shared.v4.f32 {"));
 }
 

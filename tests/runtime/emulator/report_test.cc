@@ -33,7 +33,7 @@ Problem Example(ProblemKind kind, int line, int64_t block) {
 
 TEST(Problems, SayWhatAndWhere) {
   EXPECT_EQ(Example(ProblemKind::kOutOfBounds, 12, 3).ToString(),
-            "out of bounds in kernel k (%h1), relu (mlp.cc:3, node %h1), PTX line 12 "
+            "out of bounds in the kernel of %h1, relu (mlp.cc:3, node %h1), PTX line 12 "
             "'ld.global.u32 %r1, [%rd1];', block (3, 0, 0), warp 0, lane 0: it is wrong");
 }
 
