@@ -14,8 +14,6 @@ namespace {
 
 // Outputs of up to this size come to the host with every run: losses, counters, flags.
 constexpr int64_t kMirrorBytes = 64;
-// Dynamic shared memory that every kernel may use without asking.
-constexpr int64_t kPlainSharedBytes = 48 << 10;
 
 // What a launch is called in messages.
 std::string LaunchText(const KernelLaunch& launch) {

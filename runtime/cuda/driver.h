@@ -79,6 +79,10 @@ inline constexpr int kCuJitInfoLogBufferSizeBytes = 4;
 inline constexpr int kCuJitErrorLogBuffer = 5;
 inline constexpr int kCuJitErrorLogBufferSizeBytes = 6;
 
+// Static and dynamic shared memory that a block gets without asking for more by
+// kCuFunctionMaxDynamicSharedSizeBytes.
+inline constexpr int64_t kPlainSharedBytes = 48 << 10;
+
 // Flags.
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventDisableTiming = 2;

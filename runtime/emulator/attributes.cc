@@ -69,7 +69,7 @@ std::optional<int> DeviceAttribute(const GpuTarget& target, int attribute) {
     case 7:
       return static_cast<int>(kMaxGridSize[attribute - 5]);
     case 8:  // MAX_SHARED_MEMORY_PER_BLOCK
-      return static_cast<int>(kPlainSharedBytes);
+      return static_cast<int>(runtime::kPlainSharedBytes);
     case 10:  // WARP_SIZE
       return kLanes;
     case 12:  // MAX_REGISTERS_PER_BLOCK

@@ -37,8 +37,6 @@ namespace duotone::emulator {
 // Capability").
 inline constexpr std::array<int64_t, 3> kMaxGridSize = {2147483647, 65535, 65535};
 inline constexpr std::array<int64_t, 3> kMaxBlockSize = {1024, 1024, 64};
-// Static and dynamic shared memory that a block gets without asking the driver for more.
-inline constexpr int64_t kPlainSharedBytes = 48 << 10;
 
 struct LoadedModule {
   PtxModule ptx;

@@ -48,8 +48,7 @@ struct Problem {
   int64_t count = 1;  // how often this kind came at this instruction
 
   // "uninitialised read in the kernel of %h1.norm, layer_norm (gpt.cc:40), PTX line 77
-  // 'ld.shared.f32
-  // ...', block (0, 1, 0), warp 2, lanes 0-3: ...".
+  // 'ld.shared...', block (0, 1, 0), warp 2, lanes 0-3: ...".
   std::string ToString() const;
 };
 
