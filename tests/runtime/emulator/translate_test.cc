@@ -100,7 +100,8 @@ TEST(Translate, CallsThatCannotBeAreErrors) {
   EXPECT_EQ(ErrorOf(CallOf(function, "call (z), f, (x);")), "");
   EXPECT_THAT(ErrorOf(CallOf(function, "call (z), f, (y);")),
               AllOf(HasSubstr("PTX line"), HasSubstr("'y'"), HasSubstr("8 bytes")));
-  EXPECT_THAT(ErrorOf(CallOf(".func f(.param .b32 in);\n", "call f, (x);")), HasSubstr("f is declared, but has no body"));
+  EXPECT_THAT(ErrorOf(CallOf(".func f(.param .b32 in);\n", "call f, (x);")),
+              HasSubstr("f is declared, but has no body"));
   EXPECT_THAT(ErrorOf(CallOf(".func f(.param .b32 in) { .param .b32 o; call f, (o); ret; }\n",
                              "call f, (x);")),
               HasSubstr("call themselves"));
