@@ -10,7 +10,7 @@ namespace duotone::emulator {
 
 // The result of ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh or div (which takes b) with .approx or
 // .full, of type f32, f16 or bf16 (or a pair of these, of which a and b are one half), rounded
-// correctly to it but for ties closer than 2^-50. NaN is canonical; nothing is flushed.
+// correctly to it, as far as 64 bits tell. NaN is canonical; nothing is flushed.
 float Approximate(const Instruction& instruction, float a, float b);
 // The same, moved by what `seed` and the operands give, within the bound that the ISA documents.
 // Zeros, infinities, NaN and results that it defines exactly (2^0, tanh of a subnormal) stay.

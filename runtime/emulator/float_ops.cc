@@ -369,21 +369,28 @@ void ApproximateLanes(Warp& warp, const Code& code, Mask mask) {
   }
 }
 
-// rcp and rsqrt of f64 (.approx.ftz) are computed from the upper half of the bits and give no more
-// (PTX ISA 8.5, 9.7.3.14 and 9.7.3.17). Subnormals are flushed.
+// rcp and rsqrt of f64 with .approx.ftz are computed from the upper half of the bits and give no
+// more (PTX ISA 8.5, 9.7.3.14 and 9.7.3.17). Subnormals are flushed.
 double FlushedUpperHalf(double value) {
   const double upper = std::bit_cast<double>(std::bit_cast<uint64_t>(value) & 0xffffffff00000000u);
   const bool is_small = std::fabs(upper) < std::numeric_limits<double>::min();
   return is_small ? std::copysign(0.0, upper) : upper;
 }
 template <bool kRoot>
-void ApproximateDouble(Warp& warp, const Code& code, Mask mask) {
+void ApproximateUpperHalf(Warp& warp, const Code& code, Mask mask) {
   const double* a = warp.Row<double>(code.row[1]);
   ForLanes(warp.Row<double>(code.row[0]), mask, [=](int lane) {
     // The upper half of a NaN may be an infinity.
     if (std::isnan(a[lane])) return std::numeric_limits<double>::quiet_NaN();
     const double x = FlushedUpperHalf(a[lane]);
     return FlushedUpperHalf(kRoot ? 1.0 / std::sqrt(x) : 1.0 / x);
+  });
+}
+// rsqrt.approx.f64 has all bits (9.7.3.16).
+void InverseRootDouble(Warp& warp, const Code& code, Mask mask) {
+  const double* a = warp.Row<double>(code.row[1]);
+  ForLanes(warp.Row<double>(code.row[0]), mask, [=](int lane) {
+    return static_cast<double>(1 / std::sqrt(static_cast<Exact>(a[lane])));
   });
 }
 
@@ -417,8 +424,9 @@ Handler FindFma(const Instruction& in) {
 }
 Handler FindApproximate(const Instruction& in, bool perturb) {
   if (in.type == Type::kF64) {
-    if (in.op == Op::kRcp) return ApproximateDouble<false>;
-    return in.op == Op::kRsqrt ? ApproximateDouble<true> : nullptr;
+    if (in.op == Op::kRcp) return ApproximateUpperHalf<false>;
+    if (in.op != Op::kRsqrt) return nullptr;
+    return in.ftz ? ApproximateUpperHalf<true> : InverseRootDouble;
   }
   return perturb ? ApproximateLanes<true> : ApproximateLanes<false>;
 }

@@ -1,188 +1,220 @@
-// f16 and bf16 instructions against exact arithmetic in integers and a search for the nearest
-// number of the format.
+// f16 and bf16 instructions, alone and as pairs, against exact arithmetic in integers: all numbers
+// for one operand; all edge values and random ones for two and three.
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <random>
 
-#include "base/float16.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/runtime/emulator/exact_arithmetic.h"
 #include "tests/runtime/emulator/lane_testing.h"
 
 namespace duotone::emulator {
 namespace {
 
-using Wide = __int128;
+using exact::Decode;
+using exact::Format;
+using exact::kBf16;
+using exact::kF16;
+using exact::Number;
+using Column = std::vector<uint64_t>;
 
-// A 16-bit format whose finite numbers are integers of one small unit: f16 itself, and bf16 with
-// its exponents near 0.
-struct Format {
-  Type type;
-  int unit;       // the exponent of the unit
-  int low, high;  // bits without the sign: the numbers in between are used
+// An instruction of one of the formats.
+struct Form {
+  Form(std::string_view op_and_modifiers, const Format& format)
+      : op(op_and_modifiers), format(format) {
+    const auto has = [&](const char* modifier) { return op.find(modifier) != std::string::npos; };
+    ftz = has(".ftz"), sat = has(".sat"), relu = has(".relu"), nan = has(".NaN");
+  }
+  bool Is(std::string_view name) const { return op.compare(0, 3, name) == 0; }
+  uint64_t In(uint64_t bits) const { return ftz ? Flush(bits, format) : bits; }
+  uint64_t Out(uint64_t bits) const {
+    if (ftz) bits = Flush(bits, format);
+    if (sat) bits = Saturate(bits, format);
+    return relu ? ClampToZero(bits, format) : bits;
+  }
+  std::string TypeName(bool of_pair) const {
+    return absl::StrCat(format.type == Type::kF16 ? "f16" : "bf16", of_pair ? "x2" : "");
+  }
+
+  std::string op;  // "fma.rn.ftz.sat"
+  Format format;
+  bool ftz, sat, relu, nan;
 };
-const Format kHalf = {Type::kF16, -24, 0, 0x7bff};
-const Format kBrain = {Type::kBf16, -36, 0x3180, 0x4780};
 
-float ValueOf(uint64_t bits, const Format& format) {
-  const auto half = static_cast<uint16_t>(bits);
-  return format.type == Type::kF16 ? ToF32(F16{half}) : ToF32(BF16{half});
+// The forms of ops that exist for f16 and bf16.
+std::vector<Form> Forms(const std::vector<std::string>& of_f16,
+                        const std::vector<std::string>& of_bf16) {
+  std::vector<Form> forms;
+  for (const std::string& op : of_f16) forms.emplace_back(op, kF16);
+  for (const std::string& op : of_bf16) forms.emplace_back(op, kBf16);
+  return forms;
 }
-Wide UnitsOf(uint64_t bits, const Format& format) {
-  return static_cast<Wide>(std::ldexp(static_cast<double>(ValueOf(bits, format)), -format.unit));
+std::string FormName(const ::testing::TestParamInfo<Form>& info) {
+  std::string name = absl::StrCat(info.param.op, "_", info.param.TypeName(false));
+  for (char& c : name) c = c == '.' ? '_' : c;
+  return name;
 }
 
-// The number nearest to `exact` squared units, ties to even bits; the sign of zero is `negative`.
-uint64_t Nearest(Wide exact, const Format& format, bool negative) {
-  const uint64_t sign = exact < 0 || (exact == 0 && negative) ? 0x8000 : 0;
-  if (exact == 0) return sign;
-  const Wide magnitude = exact < 0 ? -exact : exact;
-  const auto at = [&](int bits) {
-    const double value = ValueOf(static_cast<uint64_t>(bits), format);
-    return static_cast<Wide>(std::ldexp(value, -2 * format.unit));
-  };
-  int low = 0, high = format.type == Type::kF16 ? 0x7bff : 0x5000;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (at(middle) <= magnitude ? low : high) = middle;
+// Two neighbours in one register, the first in the lower half.
+Column Paired(const Column& halves) {
+  Column pairs;
+  for (size_t i = 0; i < halves.size(); i += 2) pairs.push_back(halves[i] | halves[i + 1] << 16);
+  return pairs;
+}
+
+// Runs the form on the operands, and its pairs on two of them at a time.
+void Check(const Form& form, const std::vector<Column>& operands,
+           const std::function<uint64_t(uint64_t, uint64_t, uint64_t)>& expected) {
+  const size_t count = operands[0].size();
+  const char* const names[] = {"a", "b", "c"};
+  for (const bool of_pairs : {false, true}) {
+    std::string text = absl::StrCat(form.op, ".", form.TypeName(of_pairs), " %d");
+    const Type type = of_pairs ? Type::kB32 : Type::kB16;
+    std::vector<TestColumn> columns = {{"d", type}};
+    for (size_t i = 0; i < operands.size(); ++i) {
+      absl::StrAppend(&text, ", %", names[i]);
+      columns.push_back({names[i], type, of_pairs ? Paired(operands[i]) : operands[i]});
+    }
+    const Column results = RunColumns(text + ";", columns)["d"];
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t got = of_pairs ? results[i / 2] >> (i % 2 * 16) & 0xffff : results[i];
+      const auto operand = [&](size_t k) { return k < operands.size() ? operands[k][i] : 0; };
+      const uint64_t wanted = expected(operand(0), operand(1), operand(2));
+      ASSERT_EQ(got, wanted) << absl::StreamFormat("%s of %#x, %#x, %#x gives %#x instead of %#x",
+                                                   text, operand(0), operand(1), operand(2), got,
+                                                   wanted);
+    }
   }
-  if (at(high) <= magnitude) low = high;
-  const bool is_largest = format.type == Type::kF16 && low == 0x7bff;
-  // Beyond the largest f16 the next one would be 65536.
-  const Wide above = is_largest ? Wide{65536} << (-2 * format.unit) : at(low + 1);
-  const Wide to_low = magnitude - at(low), to_above = above - magnitude;
-  const bool up = to_low > to_above || (to_low == to_above && low % 2 == 1);
-  return sign | static_cast<uint64_t>(up ? low + 1 : low);
 }
 
-class EveryFormat : public ::testing::TestWithParam<Format> {
- protected:
-  std::string Name(const std::string& op) const {
-    return op + (GetParam().type == Type::kF16 ? ".f16" : ".bf16");
+// ---- One operand: all 65536 numbers
+
+const Column& AllNumbers() {
+  static const Column all = [] {
+    Column numbers(65536);
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
+    return numbers;
+  }();
+  return all;
+}
+
+class OfOne : public ::testing::TestWithParam<Form> {};
+INSTANTIATE_TEST_SUITE_P(Forms, OfOne,
+                         ::testing::ValuesIn(Forms({"neg", "neg.ftz", "abs", "abs.ftz"},
+                                                   {"neg", "abs"})),
+                         FormName);
+
+// NaN becomes the canonical one, everything else changes its sign only.
+TEST_P(OfOne, ChangesTheSignOnly) {
+  const Form& form = GetParam();
+  const Format& format = form.format;
+  Check(form, {AllNumbers()}, [&](uint64_t a, uint64_t, uint64_t) {
+    if (format.IsNan(a)) return format.nan;
+    return form.In(form.Is("neg") ? a ^ format.sign() : a & ~format.sign());
+  });
+}
+
+// ---- Two and three operands
+
+// All edge values crossed, then random numbers: in half of them any, in half of them with exponents
+// near those of the first, where terms cancel and ties are frequent.
+std::vector<Column> Operands(const Format& format, int count, size_t random_ones) {
+  const std::vector<uint64_t> edges = EdgeValues(format);
+  std::vector<Column> columns(3);
+  for (const uint64_t a : edges) {
+    for (const uint64_t b : edges) {
+      for (const uint64_t c : edges) {
+        columns[0].push_back(a);
+        columns[1].push_back(b);
+        columns[2].push_back(c);
+        if (count < 3) break;
+      }
+    }
   }
-  // Many triples of numbers; every third has a small difference of exponents.
-  void ForMany(const std::string& text,
-               const std::function<uint64_t(uint64_t, uint64_t, uint64_t)>& expected) {
-    const Format& format = GetParam();
-    std::mt19937 random(6);
-    const auto number = [&](int around) -> uint64_t {
-      int bits = format.low +
-                 static_cast<int>(random() % static_cast<unsigned>(format.high - format.low + 1));
-      if (around > 0) bits = around + static_cast<int>(random() % 0x400) - 0x200;
-      bits = std::clamp(bits, format.low, format.high);
-      return static_cast<uint64_t>(bits) | (random() % 2 == 0 ? 0x8000 : 0);
+  std::mt19937 random(11);
+  for (size_t i = 0; i < random_ones; ++i) {
+    const uint64_t a = random() & 0xffff;
+    const auto other = [&]() -> uint64_t {
+      if (i % 2 == 0) return random() & 0xffff;
+      const uint64_t near = a + random() % (16 << format.fraction) - (8 << format.fraction);
+      return (near & 0x7fff) | (random() & 0x8000);
     };
-    for (int round = 0; round < 400; ++round) {
-      Lanes a, b, c;
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        a[lane] = number(0);
-        const int near = round % 3 == 0 ? static_cast<int>(a[lane] & 0x7fff) : 0;
-        b[lane] = number(near);
-        c[lane] = number(near);
-      }
-      auto result = RunLines(
-          text,
-          {{"d", Type::kB16}, {"a", Type::kB16, a}, {"b", Type::kB16, b}, {"c", Type::kB16, c}});
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        ASSERT_EQ(result["d"][lane], expected(a[lane], b[lane], c[lane]))
-            << text << " of " << ValueOf(a[lane], format) << ", " << ValueOf(b[lane], format)
-            << ", " << ValueOf(c[lane], format);
-      }
-    }
+    columns[0].push_back(a);
+    columns[1].push_back(other());
+    columns[2].push_back(other());
   }
-  Wide Units(uint64_t bits) const { return UnitsOf(bits, GetParam()); }
-  Wide Squared(uint64_t bits) const { return Units(bits) << -GetParam().unit; }
-  static bool Negative(uint64_t bits) { return (bits & 0x8000) != 0; }
-};
-
-TEST_P(EveryFormat, SumsRoundOnce) {
-  ForMany(Name("add.rn") + " %d, %a, %b;", [&](uint64_t a, uint64_t b, uint64_t) {
-    return Nearest(Squared(a) + Squared(b), GetParam(), Negative(a) && Negative(b));
-  });
-  ForMany(Name("sub.rn") + " %d, %a, %b;", [&](uint64_t a, uint64_t b, uint64_t) {
-    return Nearest(Squared(a) - Squared(b), GetParam(), Negative(a) && !Negative(b));
-  });
+  columns.resize(static_cast<size_t>(count));
+  return columns;
 }
+constexpr size_t kRandomOnes = 30000;
 
-TEST_P(EveryFormat, ProductsRoundOnce) {
-  ForMany(Name("mul.rn") + " %d, %a, %b;", [&](uint64_t a, uint64_t b, uint64_t) {
-    return Nearest(Units(a) * Units(b), GetParam(), Negative(a) != Negative(b));
-  });
-}
+class OfTwo : public ::testing::TestWithParam<Form> {};
+INSTANTIATE_TEST_SUITE_P(
+    Forms, OfTwo,
+    ::testing::ValuesIn(Forms({"add", "add.rn", "add.ftz", "add.sat", "add.rn.ftz.sat", "sub",
+                               "sub.rn", "sub.ftz", "sub.sat", "sub.rn.ftz.sat", "mul", "mul.rn",
+                               "mul.ftz", "mul.sat", "mul.rn.ftz.sat"},
+                              {"add", "add.rn", "sub", "sub.rn", "mul", "mul.rn"})),
+    FormName);
 
-TEST_P(EveryFormat, FusedOnesRoundOnce) {
-  ForMany(Name("fma.rn") + " %d, %a, %b, %c;", [&](uint64_t a, uint64_t b, uint64_t c) {
-    const Wide product = Units(a) * Units(b);
-    const bool negative = Negative(c) && Negative(a) != Negative(b);
-    return Nearest(product + Squared(c), GetParam(), negative);
+TEST_P(OfTwo, RoundsTheExactResultOnce) {
+  const Form& form = GetParam();
+  const Format& format = form.format;
+  Check(form, Operands(format, 2, kRandomOnes), [&](uint64_t x, uint64_t y, uint64_t) {
+    const Number a = Decode(form.In(x), format), b = Decode(form.In(y), format);
+    const Number result =
+        form.Is("mul") ? Multiply(a, b) : Add(a, form.Is("sub") ? Negate(b) : b, Rounding::kRn);
+    return form.Out(Encode(result, format, Rounding::kRn));
   });
 }
 
-TEST_P(EveryFormat, MinAndMaxAreOneOfTheTwo) {
-  ForMany(Name("min") + " %d, %a, %b;", [&](uint64_t a, uint64_t b, uint64_t) {
-    if (Units(a) == Units(b)) return Negative(a) ? a : b;
-    return Units(a) < Units(b) ? a : b;
+class OfThree : public ::testing::TestWithParam<Form> {};
+INSTANTIATE_TEST_SUITE_P(Forms, OfThree,
+                         ::testing::ValuesIn(Forms({"fma.rn", "fma.rn.ftz", "fma.rn.sat",
+                                                    "fma.rn.ftz.sat", "fma.rn.relu",
+                                                    "fma.rn.ftz.relu"},
+                                                   {"fma.rn", "fma.rn.relu"})),
+                         FormName);
+
+TEST_P(OfThree, RoundsTheExactResultOnce) {
+  const Form& form = GetParam();
+  const Format& format = form.format;
+  Check(form, Operands(format, 3, kRandomOnes), [&](uint64_t x, uint64_t y, uint64_t z) {
+    const Number a = Decode(form.In(x), format), b = Decode(form.In(y), format),
+                 c = Decode(form.In(z), format);
+    return form.Out(Encode(Add(Multiply(a, b), c, Rounding::kRn), format, Rounding::kRn));
   });
-  ForMany(Name("max") + " %d, %a, %b;", [&](uint64_t a, uint64_t b, uint64_t) {
-    if (Units(a) == Units(b)) return Negative(a) ? b : a;
-    return Units(a) > Units(b) ? a : b;
+}
+
+class SmallerOrLarger : public ::testing::TestWithParam<Form> {};
+INSTANTIATE_TEST_SUITE_P(Forms, SmallerOrLarger,
+                         ::testing::ValuesIn(Forms({"min", "min.ftz", "min.NaN", "min.ftz.NaN",
+                                                    "max", "max.ftz", "max.NaN", "max.ftz.NaN"},
+                                                   {"min", "min.NaN", "max", "max.NaN"})),
+                         FormName);
+
+// -0 lies below +0. NaN counts as missing, or decides with .NaN.
+TEST_P(SmallerOrLarger, IsOneOfTheTwo) {
+  const Form& form = GetParam();
+  const Format& format = form.format;
+  // Bits of numbers in the order of the numbers.
+  const auto rank = [&](uint64_t bits) {
+    const auto magnitude = static_cast<int64_t>(bits & ~format.sign());
+    return format.IsNegative(bits) ? -1 - magnitude : magnitude;
+  };
+  Check(form, Operands(format, 2, kRandomOnes), [&](uint64_t x, uint64_t y, uint64_t) {
+    const bool a_is_nan = format.IsNan(x), b_is_nan = format.IsNan(y);
+    if ((a_is_nan && b_is_nan) || (form.nan && (a_is_nan || b_is_nan))) return format.nan;
+    const uint64_t a = form.In(x), b = form.In(y);
+    if (a_is_nan) return b;
+    if (b_is_nan) return a;
+    return (rank(a) < rank(b)) == form.Is("min") ? a : b;
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, EveryFormat, ::testing::Values(kHalf, kBrain),
-                         [](const auto& info) { return std::string(TypeName(info.param.type)); });
-
-// Over all bits: NaN becomes the canonical one, everything else changes its sign only.
-TEST(HalfOps, SignsOfAllNumbers) {
-  for (uint32_t first = 0; first < 65536; first += kLanes) {
-    Lanes a;
-    for (uint32_t lane = 0; lane < kLanes; ++lane) a[lane] = first + lane;
-    auto result = RunLines("neg.f16 %n, %a; abs.f16 %m, %a; neg.bf16 %o, %a; abs.bf16 %p, %a;",
-                           {{"n", Type::kB16},
-                            {"m", Type::kB16},
-                            {"o", Type::kB16},
-                            {"p", Type::kB16},
-                            {"a", Type::kB16, a}});
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      const uint64_t bits = a[lane];
-      const bool is_nan = (bits & 0x7fff) > 0x7c00, is_bf16_nan = (bits & 0x7fff) > 0x7f80;
-      EXPECT_EQ(result["n"][lane], is_nan ? 0x7fff : bits ^ 0x8000) << bits;
-      EXPECT_EQ(result["m"][lane], is_nan ? 0x7fff : bits & 0x7fff) << bits;
-      EXPECT_EQ(result["o"][lane], is_bf16_nan ? 0x7fff : bits ^ 0x8000) << bits;
-      EXPECT_EQ(result["p"][lane], is_bf16_nan ? 0x7fff : bits & 0x7fff) << bits;
-    }
-  }
-}
-
-uint64_t RunHalf(const std::string& text, uint64_t a, uint64_t b = 0, uint64_t c = 0) {
-  return RunLines(text, {{"d", Type::kB16},
-                         {"a", Type::kB16, Repeat({a})},
-                         {"b", Type::kB16, Repeat({b})},
-                         {"c", Type::kB16, Repeat({c})}})["d"][0];
-}
-
-TEST(HalfOps, SpecialValues) {
-  EXPECT_EQ(RunHalf("sub.f16 %d, %a, %b;", 0x7c00, 0x7c00), 0x7fffu);
-  EXPECT_EQ(RunHalf("mul.f16 %d, %a, %b;", 0x7c00, 0x0000), 0x7fffu);
-  EXPECT_EQ(RunHalf("add.f16 %d, %a, %b;", 0xfc00, 0x3c00), 0xfc00u);
-  EXPECT_EQ(RunHalf("max.f16 %d, %a, %b;", 0x7e00, 0xbc00), 0xbc00u);
-  EXPECT_EQ(RunHalf("max.NaN.f16 %d, %a, %b;", 0x7e00, 0xbc00), 0x7fffu);
-  EXPECT_EQ(RunHalf("fma.rn.relu.f16 %d, %a, %b, %c;", 0x3c00, 0xbc00, 0x0000), 0x0000u);
-  EXPECT_EQ(RunHalf("fma.rn.relu.f16 %d, %a, %b, %c;", 0x7e00, 0xbc00, 0x0000), 0x7fffu);
-}
-
-TEST(HalfOps, FlushAndSaturate) {
-  // 2^-20 is subnormal.
-  EXPECT_EQ(RunHalf("add.ftz.f16 %d, %a, %b;", 0x0010, 0x0010), 0x0000u);
-  EXPECT_EQ(RunHalf("mul.ftz.f16 %d, %a, %b;", 0x8400, 0x3800), 0x8000u);
-  EXPECT_EQ(RunHalf("mul.f16 %d, %a, %b;", 0x8400, 0x3800), 0x8200u);
-  EXPECT_EQ(RunHalf("add.sat.f16 %d, %a, %b;", 0x3c00, 0x3c00), 0x3c00u);
-  EXPECT_EQ(RunHalf("add.sat.f16 %d, %a, %b;", 0xbc00, 0x3800), 0x0000u);
-  EXPECT_EQ(RunHalf("add.sat.f16 %d, %a, %b;", 0x7e00, 0x3800), 0x0000u);
-}
-
+// The lower half of a pair of registers is the first of its numbers.
 TEST(HalfOps, PairsAreTwoNumbers) {
   const uint64_t pair =
       RunLines("add.f16x2 %d, %a, %b;", {{"d", Type::kB32},

@@ -27,7 +27,9 @@ class RegisterFile {
   void Set(uint32_t row, Type type, const Lanes& lanes) {
     for (int i = 0; i < kLanes; ++i) {
       if (type == Type::kPred) {
-        bytes_[row + i / 8] |= static_cast<uint8_t>((lanes[i] & 1) << (i % 8));
+        const auto bit = static_cast<uint8_t>(1 << (i % 8));
+        uint8_t& byte = bytes_[row + i / 8];
+        byte = static_cast<uint8_t>((lanes[i] & 1) != 0 ? byte | bit : byte & ~bit);
       } else {
         std::memcpy(&bytes_[row + i * TypeBytes(type)], &lanes[i], TypeBytes(type));
       }
@@ -121,60 +123,106 @@ BlockRunner::BlockRunner(const Options& options)
 
 BlockRunner::~BlockRunner() = default;
 
-std::map<std::string, Lanes> BlockRunner::Run(std::string_view text,
-                                              const std::vector<TestRegister>& registers, Mask mask,
-                                              int warp_index) {
+bool BlockRunner::Execute(std::string_view text,
+                          const std::vector<std::pair<std::string, Type>>& registers, Mask mask,
+                          int warp_index, size_t times,
+                          const std::function<Lanes(size_t, size_t)>& before,
+                          const std::function<void(size_t, size_t, const Lanes&)>& after) {
   std::string declarations;
-  for (const TestRegister& reg : registers) {
-    absl::StrAppendFormat(&declarations, ".reg .%s %%%s;\n", TypeName(reg.type), reg.name);
+  for (const auto& [name, type] : registers) {
+    absl::StrAppendFormat(&declarations, ".reg .%s %%%s;\n", TypeName(type), name);
   }
   absl::StatusOr<PtxModule> module = ParsePtx(
       PtxEntry("", declarations, text, absl::StrFormat("sm_%d", options_.handler.compute)));
   if (!module.ok()) {
     ADD_FAILURE() << module.status();
-    return {};
+    return false;
   }
   modules_.push_back(std::make_unique<PtxModule>(*std::move(module)));
   launch_.module = modules_.back().get();
   const PtxFunction& function = launch_.module->functions[0];
   executable_.function = &function;
   RegisterFile file(function);
-  for (size_t i = 0; i < registers.size(); ++i) {
-    file.Set(file.row(static_cast<int>(i)), registers[i].type, registers[i].bits);
-  }
   latest_ = executable_.codes.size();
   executable_.codes.resize(latest_ + function.body.size());
+  std::vector<Handler> handlers;
   for (size_t i = 0; i < function.body.size(); ++i) {
     Code& code = executable_.codes[latest_ + i];
     code.index = static_cast<int32_t>(latest_ + i);
     code.instruction = &function.body[i];
     FillRows(function.body[i], file, code);
+    handlers.push_back(FindHandler(function.body[i], options_.handler));
+    if (handlers.back() == nullptr) {
+      ADD_FAILURE() << "nobody executes " << launch_.module->TextOf(function.body[i]);
+      return false;
+    }
   }
   counters_.resize(executable_.codes.size());
   block_.counters = &counters_;
   Warp& warp = block_.warps[static_cast<size_t>(warp_index)];
   warp.registers = file.bytes();
   memory_.BeginLaunch(++launch_.number, nullptr);
-  for (size_t i = latest_; i < executable_.codes.size(); ++i) {
-    const Code& code = executable_.codes[i];
-    Mask lanes = mask;
-    if (code.instruction->guard >= 0) {
-      const Mask guard = warp.Predicate(file.row(code.instruction->guard));
-      lanes &= code.instruction->guard_negated ? ~guard : guard;
+  for (size_t time = 0; time < times; ++time) {
+    for (size_t r = 0; r < registers.size(); ++r) {
+      file.Set(file.row(static_cast<int>(r)), registers[r].second, before(time, r));
     }
-    const Handler handler = FindHandler(*code.instruction, options_.handler);
-    if (handler == nullptr) {
-      ADD_FAILURE() << "nobody executes " << launch_.module->TextOf(*code.instruction);
-      return {};
+    for (size_t i = 0; i < handlers.size(); ++i) {
+      const Code& code = executable_.codes[latest_ + i];
+      Mask lanes = mask;
+      if (code.instruction->guard >= 0) {
+        const Mask guard = warp.Predicate(file.row(code.instruction->guard));
+        lanes &= code.instruction->guard_negated ? ~guard : guard;
+      }
+      if (lanes != 0) handlers[i](warp, code, lanes);
     }
-    if (lanes != 0) handler(warp, code, lanes);
+    for (size_t r = 0; r < registers.size(); ++r) {
+      after(time, r, file.Get(file.row(static_cast<int>(r)), registers[r].second));
+    }
   }
   memory_.EndLaunch(/*counted=*/false);
+  return true;
+}
+
+std::map<std::string, Lanes> BlockRunner::Run(std::string_view text,
+                                              const std::vector<TestRegister>& registers, Mask mask,
+                                              int warp) {
+  std::vector<std::pair<std::string, Type>> declared;
+  for (const TestRegister& reg : registers) declared.emplace_back(reg.name, reg.type);
   std::map<std::string, Lanes> results;
-  for (size_t i = 0; i < registers.size(); ++i) {
-    results[registers[i].name] = file.Get(file.row(static_cast<int>(i)), registers[i].type);
-  }
+  Execute(
+      text, declared, mask, warp, 1, [&](size_t, size_t r) { return registers[r].bits; },
+      [&](size_t, size_t r, const Lanes& lanes) { results[registers[r].name] = lanes; });
   return results;
+}
+
+std::map<std::string, std::vector<uint64_t>> BlockRunner::RunColumns(
+    std::string_view text, const std::vector<TestColumn>& columns, Mask mask) {
+  std::vector<std::pair<std::string, Type>> declared;
+  size_t count = 0;
+  for (const TestColumn& column : columns) {
+    declared.emplace_back(column.name, column.type);
+    count = std::max(count, column.bits.size());
+  }
+  std::vector<std::vector<uint64_t>> results(columns.size(), std::vector<uint64_t>(count));
+  const auto lanes_at = [&](size_t warp) {
+    return std::min<size_t>(kLanes, count - warp * kLanes);
+  };
+  const bool done = Execute(
+      text, declared, mask, 0, (count + kLanes - 1) / kLanes,
+      [&](size_t warp, size_t r) {
+        Lanes lanes = {};
+        const std::vector<uint64_t>& bits = columns[r].bits;
+        if (!bits.empty()) std::copy_n(&bits.at(warp * kLanes), lanes_at(warp), lanes.begin());
+        return lanes;
+      },
+      [&](size_t warp, size_t r, const Lanes& lanes) {
+        std::copy_n(lanes.begin(), lanes_at(warp), &results[r][warp * kLanes]);
+      });
+  std::map<std::string, std::vector<uint64_t>> named;
+  for (size_t r = 0; r < columns.size() && done; ++r) {
+    named[columns[r].name] = std::move(results[r]);
+  }
+  return named;
 }
 
 void BlockRunner::Barrier() {
@@ -204,6 +252,18 @@ std::map<std::string, Lanes> RunLines(std::string_view text,
   block_options.emulator.seed = options.seed;
   BlockRunner runner(block_options);
   std::map<std::string, Lanes> results = runner.Run(text, registers, options.mask);
+  EXPECT_EQ(runner.ProblemText(), "");
+  return results;
+}
+
+std::map<std::string, std::vector<uint64_t>> RunColumns(std::string_view text,
+                                                        const std::vector<TestColumn>& columns,
+                                                        const LineOptions& options) {
+  BlockRunner::Options block_options{.handler = options.handler};
+  block_options.emulator.seed = options.seed;
+  BlockRunner runner(block_options);
+  std::map<std::string, std::vector<uint64_t>> results =
+      runner.RunColumns(text, columns, options.mask);
   EXPECT_EQ(runner.ProblemText(), "");
   return results;
 }

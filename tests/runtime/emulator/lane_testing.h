@@ -6,10 +6,12 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/emulator/machine.h"
@@ -44,6 +46,18 @@ std::map<std::string, Lanes> RunLines(std::string_view text,
                                       const std::vector<TestRegister>& registers,
                                       const LineOptions& options = {});
 
+// A register in the lanes of as many warps as its bits need; all of a call have the same number.
+struct TestColumn {
+  std::string name;
+  Type type = Type::kB32;
+  std::vector<uint64_t> bits = {};  // none: a result
+};
+
+// The same for any number of lanes: parsed once, for tests over all operands.
+std::map<std::string, std::vector<uint64_t>> RunColumns(std::string_view text,
+                                                        const std::vector<TestColumn>& columns,
+                                                        const LineOptions& options = {});
+
 // The same in a block with shared memory, whose problems and counters can be looked at.
 class BlockRunner {
  public:
@@ -60,6 +74,9 @@ class BlockRunner {
   std::map<std::string, Lanes> Run(std::string_view text,
                                    const std::vector<TestRegister>& registers,
                                    Mask mask = kAllLanes, int warp = 0);
+  std::map<std::string, std::vector<uint64_t>> RunColumns(std::string_view text,
+                                                          const std::vector<TestColumn>& columns,
+                                                          Mask mask = kAllLanes);
   // All warps pass a barrier.
   void Barrier();
   SharedMemory& shared() { return block_.shared; }
@@ -71,6 +88,13 @@ class BlockRunner {
   InstructionCounters counters() const;
 
  private:
+  // Parses the text once and executes it `times` times, from what `before(i, r)` says register r
+  // holds before time i; `after(i, r, lanes)` takes what it holds then. False where that fails.
+  bool Execute(std::string_view text, const std::vector<std::pair<std::string, Type>>& registers,
+               Mask mask, int warp, size_t times,
+               const std::function<Lanes(size_t, size_t)>& before,
+               const std::function<void(size_t, size_t, const Lanes&)>& after);
+
   Options options_;
   GlobalMemory memory_;
   ProblemLog problems_;
