@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <cstring>
+
+#include "base/float16.h"
 
 namespace duotone::emulator {
 namespace {
@@ -11,7 +13,14 @@ constexpr uint32_t kNanSingle = 0x7fffffff;
 constexpr uint32_t kNanHalf = 0x7fff;
 // The exponent that a zero counts with, whatever its type.
 constexpr int32_t kZeroExponent = -126;
-constexpr size_t kMaxGroup = 32;
+
+// A number: the value is significand * 2^exponent, where the exponent is that of the last place of
+// the format's mantissa, also for subnormal numbers; of zeros it is that of 2^-126.
+struct Term {
+  int32_t significand = 0;  // of infinity only the sign
+  int32_t exponent = 0;
+  enum class Kind : uint8_t { kFinite, kInfinite, kNan } kind = Kind::kFinite;
+};
 
 // Fields of a format: bits of the mantissa behind the leading one, and the bias.
 struct Fields {
@@ -26,14 +35,17 @@ Fields FieldsOf(Type type) {
   return {23, 8, 127};
 }
 
-TensorTerm Decode(uint32_t bits, const Fields& fields) {
+// Of tf32 the mantissa's lower bits are shifted out.
+Term Decode(uint32_t bits, Type type) {
+  if (type == Type::kTf32) bits >>= 13;
+  const Fields fields = FieldsOf(type);
   const auto mantissa = static_cast<int32_t>(bits & ((1u << fields.mantissa) - 1));
   const uint32_t ones = (1u << fields.exponent_bits) - 1;
   const uint32_t field = bits >> fields.mantissa & ones;
   const bool negative = (bits >> (fields.mantissa + fields.exponent_bits) & 1) != 0;
-  TensorTerm term;
+  Term term;
   if (field == ones) {
-    term.kind = mantissa == 0 ? TensorTerm::Kind::kInfinite : TensorTerm::Kind::kNan;
+    term.kind = mantissa == 0 ? Term::Kind::kInfinite : Term::Kind::kNan;
     term.significand = negative ? -1 : 1;
     return term;
   }
@@ -114,32 +126,31 @@ struct Specials {
   }
 };
 
-void AddSpecial(const TensorTerm& a, const TensorTerm& b, Specials& specials) {
+void AddSpecial(const Term& a, const Term& b, Specials& specials) {
   const int64_t sign = int64_t{a.significand} * b.significand;
-  const bool has_nan = a.kind == TensorTerm::Kind::kNan || b.kind == TensorTerm::Kind::kNan;
+  const bool has_nan = a.kind == Term::Kind::kNan || b.kind == Term::Kind::kNan;
   specials.nan = specials.nan || has_nan || sign == 0;  // infinity times zero
   specials.Add(sign);
 }
 
 // One addition: the accumulator and the products of a group.
-uint32_t AddGroup(std::span<const TensorTerm> a, std::span<const TensorTerm> b, uint32_t c_bits,
-                  Type accumulator, const TensorCoreModel& model) {
-  const bool is_half = accumulator == Type::kF16;
-  const Fields c_fields = FieldsOf(accumulator);
-  const TensorTerm c = Decode(c_bits, c_fields);
+uint32_t AddGroup(const TensorCoreModel& model, std::span<const uint32_t> a,
+                  std::span<const uint32_t> b, uint32_t c_bits) {
+  const bool is_half = model.accumulator == Type::kF16;
+  const int mantissa = FieldsOf(model.type).mantissa;
+  const Term c = Decode(c_bits, model.accumulator);
+  if (c.kind == Term::Kind::kNan) return is_half ? kNanHalf : kNanSingle;
   Specials specials;
-  if (c.kind == TensorTerm::Kind::kNan) specials.nan = true;
-  if (c.kind == TensorTerm::Kind::kInfinite) specials.Add(c.significand);
-  int largest = c.exponent + c_fields.mantissa;
-  int64_t products[kMaxGroup];
-  int exponents[kMaxGroup];  // of the products' last places
+  if (c.kind == Term::Kind::kInfinite) specials.Add(c.significand);
+  int largest = c.exponent + FieldsOf(model.accumulator).mantissa;
+  int64_t products[TensorTile::kMaxK];
+  int exponents[TensorTile::kMaxK];  // of the products' last places
   for (size_t i = 0; i < a.size(); ++i) {
-    products[i] = int64_t{a[i].significand} * b[i].significand;
-    exponents[i] = a[i].exponent + b[i].exponent;
-    largest = std::max(largest, exponents[i] + 2 * model.mantissa_bits);
-    if (a[i].kind != TensorTerm::Kind::kFinite || b[i].kind != TensorTerm::Kind::kFinite) {
-      AddSpecial(a[i], b[i], specials);
-    }
+    const Term x = Decode(a[i], model.type), y = Decode(b[i], model.type);
+    products[i] = int64_t{x.significand} * y.significand;
+    exponents[i] = x.exponent + y.exponent;
+    largest = std::max(largest, exponents[i] + 2 * mantissa);
+    if (x.kind != Term::Kind::kFinite || y.kind != Term::Kind::kFinite) AddSpecial(x, y, specials);
   }
   if (specials.any()) return specials.Bits(is_half);
   const int unit = largest - model.fraction_bits;
@@ -148,11 +159,206 @@ uint32_t AddGroup(std::span<const TensorTerm> a, std::span<const TensorTerm> b, 
   return is_half ? ToHalf(sum, unit) : ToSingle(sum, unit);
 }
 
+// ---- A row of the result at a time
+//
+// In f32 and f64 everything below is exact but where it is meant to cut off. That holds while the
+// largest exponent of an addition is moderate: products and sums are normal numbers then, and what
+// is not is less than the unit of the sum.
+
+using Floats = float __attribute__((vector_size(32)));
+using Ints = int32_t __attribute__((vector_size(32)));
+using Shorts = int16_t __attribute__((vector_size(16)));
+using Doubles = double __attribute__((vector_size(64)));
+using Longs = uint64_t __attribute__((vector_size(64)));
+
+constexpr int kM = TensorTile::kM, kN = TensorTile::kN, kMaxK = TensorTile::kMaxK;
+static_assert(sizeof(Floats) == kN * sizeof(float));
+constexpr int16_t kLowest = -100, kHighest = 120;  // moderate exponents
+// Of infinity and NaN: above the highest, whatever is added to it.
+constexpr int32_t kFar = 1000;
+
+// The functions below become part of two whose instructions differ.
+#define DUOTONE_PART_OF_BOTH [[gnu::always_inline]] inline
+
+// The values of eight numbers and their exponents; the values of infinities and NaN are any.
+template <Type kType>
+DUOTONE_PART_OF_BOTH void DecodeEight(const uint32_t* from, Floats& values, Shorts& exponents) {
+  Ints bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  Ints all;
+  if constexpr (kType == Type::kF16) {
+    const Ints magnitude = bits & 0x7fff, sign = (bits & 0x8000) << 16, field = magnitude >> 10;
+    // The multiplication moves the exponent, also that of subnormal numbers, and is exact.
+    const Floats scaled = reinterpret_cast<Floats>(magnitude << 13) * 0x1p112f;
+    values = reinterpret_cast<Floats>(reinterpret_cast<Ints>(scaled) | sign);
+    all = field > 1 ? field - 15 : Ints{} - 14;
+    all = field == 0x1f ? Ints{} + kFar : all;
+    all = magnitude == 0 ? Ints{} + kZeroExponent : all;
+  } else {
+    if constexpr (kType == Type::kBf16) bits <<= 16;
+    if constexpr (kType == Type::kTf32) bits &= ~0x1fff;
+    values = reinterpret_cast<Floats>(bits);
+    const Ints field = bits >> 23 & 0xff;
+    all = field > 1 ? field - 127 : Ints{} + kZeroExponent;
+    all = field == 0xff ? Ints{} + kFar : all;
+  }
+  exponents = __builtin_convertvector(all, Shorts);
+}
+
+struct DecodedTile {
+  alignas(32) float a[kM][kMaxK];
+  alignas(16) int16_t a_exponents[kM][kMaxK];
+  Floats b[kMaxK];
+  Shorts b_exponents[kMaxK];
+};
+
+template <Type kType>
+DUOTONE_PART_OF_BOTH void DecodeFactors(const TensorTile& tile, int k, DecodedTile& decoded) {
+  for (int row = 0; row < kM; ++row) {
+    for (int i = 0; i < k; i += 8) {
+      Floats values;
+      Shorts exponents;
+      DecodeEight<kType>(tile.a[row] + i, values, exponents);
+      std::memcpy(decoded.a[row] + i, &values, sizeof(values));
+      std::memcpy(decoded.a_exponents[row] + i, &exponents, sizeof(exponents));
+    }
+  }
+  for (int i = 0; i < k; ++i) {
+    DecodeEight<kType>(tile.b[i], decoded.b[i], decoded.b_exponents[i]);
+  }
+}
+
+DUOTONE_PART_OF_BOTH bool Any(const Shorts& mask) {
+  uint64_t words[2];
+  std::memcpy(words, &mask, sizeof(words));
+  return (words[0] | words[1]) != 0;
+}
+
+// Which elements of a row have a term that is not zero.
+DUOTONE_PART_OF_BOTH Shorts NotZero(const DecodedTile& tile, int row, int begin, int count,
+                                    const Floats& c) {
+  Ints result = c != 0;
+  for (int k = begin; k < begin + count; ++k) {
+    if (tile.a[row][k] != 0) result |= tile.b[k] != 0;
+  }
+  return __builtin_convertvector(result, Shorts);
+}
+
+// One addition for each element of a row: those of the accumulators `c`, as bits. False where some
+// exponent is not moderate: then nothing is done.
+template <int kGroup, Type kAccumulator>
+DUOTONE_PART_OF_BOTH bool AddRow(const DecodedTile& tile, int fraction_bits, int row, int begin,
+                                 uint32_t* c) {
+  Floats start;
+  Shorts largest;
+  DecodeEight<kAccumulator>(c, start, largest);
+  for (int k = begin; k < begin + kGroup; ++k) {
+    const Shorts exponents = tile.b_exponents[k] + tile.a_exponents[row][k];
+    largest = exponents > largest ? exponents : largest;
+  }
+  const Shorts is_low = largest < kLowest;
+  if (Any((largest > kHighest) | is_low)) {
+    if (Any(largest > kHighest)) return false;
+    // To a sum of zeros any exponent will do.
+    if (Any(is_low & NotZero(tile, row, begin, kGroup, start))) return false;
+    largest = is_low ? Shorts{} + kLowest : largest;
+  }
+  const Ints exponents = __builtin_convertvector(largest, Ints);
+  const auto scale = reinterpret_cast<Floats>((127 + fraction_bits - exponents) << 23);
+  const auto unit = reinterpret_cast<Floats>((127 - fraction_bits + exponents) << 23);
+  // Eight products and the accumulator are less than 2^31 units.
+  constexpr int kFirst = std::min(kGroup, 8);
+  Ints first = __builtin_convertvector(start * scale, Ints), second = {};
+  for (int k = begin; k < begin + kFirst; ++k) {
+    first += __builtin_convertvector(tile.b[k] * tile.a[row][k] * scale, Ints);
+  }
+  for (int k = begin + kFirst; k < begin + kGroup; ++k) {
+    second += __builtin_convertvector(tile.b[k] * tile.a[row][k] * scale, Ints);
+  }
+  Doubles sum = __builtin_convertvector(first, Doubles);
+  if constexpr (kGroup > kFirst) sum += __builtin_convertvector(second, Doubles);
+  sum *= __builtin_convertvector(unit, Doubles);
+  // The 24 leading bits; for an f16 the last of them says whether there are more behind it, so that
+  // it is rounded as all of them would be.
+  constexpr uint64_t kBelow = (uint64_t{1} << 29) - 1;
+  auto bits = reinterpret_cast<Longs>(sum);
+  if constexpr (kAccumulator == Type::kF16) bits |= (bits & kBelow) + kBelow;
+  bits &= ~kBelow;
+  const Floats result = __builtin_convertvector(reinterpret_cast<Doubles>(bits), Floats);
+  if constexpr (kAccumulator == Type::kF16) {
+    for (int n = 0; n < kN; ++n) c[n] = ToF16(result[n]).bits;
+  } else {
+    std::memcpy(c, &result, sizeof(result));
+  }
+  return true;
+}
+
+void AddRowInGeneral(const TensorCoreModel& model, int row, int begin, TensorTile& tile) {
+  const auto group = static_cast<size_t>(model.group);
+  for (int n = 0; n < kN; ++n) {
+    uint32_t column[kMaxK];
+    for (int k = 0; k < model.group; ++k) column[k] = tile.b[begin + k][n];
+    uint32_t& c = tile.c[row][n];
+    c = AddGroup(model, {tile.a[row] + begin, group}, {column, group}, c);
+  }
+}
+
+template <int kGroup, Type kAccumulator>
+DUOTONE_PART_OF_BOTH void MultiplyRows(const TensorCoreModel& model, const DecodedTile& decoded,
+                                       TensorTile& tile) {
+  for (int row = 0; row < kM; ++row) {
+    for (int begin = 0; begin < model.k; begin += kGroup) {
+      const bool is_done =
+          AddRow<kGroup, kAccumulator>(decoded, model.fraction_bits, row, begin, tile.c[row]);
+      if (!is_done) AddRowInGeneral(model, row, begin, tile);
+    }
+  }
+}
+
+template <Type kAccumulator>
+DUOTONE_PART_OF_BOTH void MultiplyGroups(const TensorCoreModel& model, const DecodedTile& decoded,
+                                         TensorTile& tile) {
+  if (model.group == 4) return MultiplyRows<4, kAccumulator>(model, decoded, tile);
+  if (model.group == 8) return MultiplyRows<8, kAccumulator>(model, decoded, tile);
+  MultiplyRows<16, kAccumulator>(model, decoded, tile);
+}
+
+DUOTONE_PART_OF_BOTH void Multiply(const TensorCoreModel& model, TensorTile& tile) {
+  DecodedTile decoded;
+  if (model.type == Type::kF16) {
+    DecodeFactors<Type::kF16>(tile, model.k, decoded);
+  } else if (model.type == Type::kBf16) {
+    DecodeFactors<Type::kBf16>(tile, model.k, decoded);
+  } else {
+    DecodeFactors<Type::kTf32>(tile, model.k, decoded);
+  }
+  if (model.accumulator == Type::kF16) {
+    MultiplyGroups<Type::kF16>(model, decoded, tile);
+  } else {
+    MultiplyGroups<Type::kF32>(model, decoded, tile);
+  }
+}
+
+using MultiplyFunction = void (*)(const TensorCoreModel& model, TensorTile& tile);
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) void MultiplyAvx2(const TensorCoreModel& model, TensorTile& tile) {
+  Multiply(model, tile);
+}
+MultiplyFunction ChooseMultiply() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") ? MultiplyAvx2 : MultiplyTilePortably;
+}
+#else
+MultiplyFunction ChooseMultiply() { return MultiplyTilePortably; }
+#endif
+const MultiplyFunction kMultiply = ChooseMultiply();
+
 }  // namespace
 
-TensorCoreModel TensorCoreModelOf(int compute, Type type, int k, int turing_group) {
-  TensorCoreModel model;
-  model.mantissa_bits = FieldsOf(type).mantissa;
+TensorCoreModel TensorCoreModelOf(int compute, Type type, Type accumulator, int k,
+                                  int turing_group) {
+  TensorCoreModel model = {.type = type, .accumulator = accumulator, .k = k};
   model.fraction_bits = compute >= 90 ? 25 : 24;
   if (compute >= 90) {
     model.group = k;
@@ -164,19 +370,17 @@ TensorCoreModel TensorCoreModelOf(int compute, Type type, int k, int turing_grou
   return model;
 }
 
-TensorTerm DecodeTensorTerm(uint32_t bits, Type type) {
-  if (type == Type::kTf32) bits >>= 13;
-  return Decode(bits, FieldsOf(type));
-}
-
-uint32_t TensorDot(std::span<const TensorTerm> a, std::span<const TensorTerm> b, uint32_t c,
-                   Type accumulator, const TensorCoreModel& model) {
+uint32_t TensorDot(const TensorCoreModel& model, std::span<const uint32_t> a,
+                   std::span<const uint32_t> b, uint32_t c) {
   const auto group = static_cast<size_t>(model.group);
   for (size_t i = 0; i < a.size(); i += group) {
-    const size_t count = std::min({group, kMaxGroup, a.size() - i});
-    c = AddGroup(a.subspan(i, count), b.subspan(i, count), c, accumulator, model);
+    c = AddGroup(model, a.subspan(i, group), b.subspan(i, group), c);
   }
   return c;
 }
+
+void MultiplyTilePortably(const TensorCoreModel& model, TensorTile& tile) { Multiply(model, tile); }
+
+void MultiplyTile(const TensorCoreModel& model, TensorTile& tile) { kMultiply(model, tile); }
 
 }  // namespace duotone::emulator

@@ -5,75 +5,78 @@
 //   A of tf32, m16n8k4 and k8: rows g and g + 8, columns t and t + 4
 //   B: the same with k for the column and g for n
 //   C and D: rows g and g + 8, columns 2t and 2t + 1
-#include <array>
-#include <cstring>
-
 #include "runtime/emulator/lane_loops.h"
 #include "runtime/emulator/tensor_core.h"
 
 namespace duotone::emulator {
 namespace {
 
-constexpr int kM = 16;
-constexpr int kN = 8;
-constexpr int kMaxK = 16;
+constexpr int kM = TensorTile::kM, kN = TensorTile::kN;
+// Rows of a matrix in one register: its lanes are 8 of them, one after the other.
+constexpr int kRegisterRows = 8;
 
-struct Tile {
-  TensorTerm a[kM][kMaxK];
-  TensorTerm b[kN][kMaxK];
+// The registers that a code has from `first` on.
+struct Registers {
+  Warp& warp;
+  const Code& code;
+  int first = 0;
+
+  const uint32_t* operator[](int i) const {
+    return warp.Row<uint32_t>(code.row[static_cast<size_t>(first + i)]);
+  }
 };
 
-// The rows of `count` registers from `first` on: of A (m by k) two for each column block, of B (n
-// by k) one.
-template <bool kIsA>
-void LoadHalves(Warp& warp, const Code& code, int first, int k, Type type, Tile& tile) {
-  const int blocks = k / 8;
-  for (int block = 0; block < blocks; ++block) {
-    for (int half = 0; half < (kIsA ? 2 : 1); ++half) {
-      const int index = first + (kIsA ? 2 * block + half : block);
-      const uint32_t* row = warp.Row<uint32_t>(code.row[static_cast<size_t>(index)]);
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const int line = lane / 4 + 8 * half, column = 2 * (lane % 4) + 8 * block;
-        TensorTerm* to = kIsA ? tile.a[line] : tile.b[line];
-        to[column] = DecodeTensorTerm(row[lane] & 0xffff, type);
-        to[column + 1] = DecodeTensorTerm(row[lane] >> 16, type);
+// Elements of 16 bits, two in a lane.
+struct Halves {
+  static constexpr int kColumns = 8;  // of a register
+  static uint32_t At(const uint32_t* lanes, int row, int column) {
+    return lanes[4 * row + column / 2] >> 16 * (column % 2) & 0xffff;
+  }
+};
+struct Singles {
+  static constexpr int kColumns = 4;
+  static uint32_t At(const uint32_t* lanes, int row, int column) { return lanes[4 * row + column]; }
+};
+
+template <typename Elements>
+void LoadFactors(const Registers& a, const Registers& b, int k, TensorTile& tile) {
+  constexpr int kColumns = Elements::kColumns;
+  for (int block = 0; block < k / kColumns; ++block) {
+    const int first = block * kColumns;
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t* lanes = a[2 * block + half];
+      for (int row = 0; row < kRegisterRows; ++row) {
+        uint32_t* to = tile.a[row + kRegisterRows * half] + first;
+        for (int i = 0; i < kColumns; ++i) to[i] = Elements::At(lanes, row, i);
+      }
+    }
+    const uint32_t* lanes = b[block];
+    for (int i = 0; i < kColumns; ++i) {
+      for (int n = 0; n < kN; ++n) tile.b[first + i][n] = Elements::At(lanes, n, i);
+    }
+  }
+}
+
+// Accumulators of 32 bits: two registers for the even and odd columns of 8 rows.
+void LoadAccumulators(const Registers& c, bool is_half, TensorTile& tile) {
+  for (int half = 0; half < 2; ++half) {
+    for (int row = 0; row < kRegisterRows; ++row) {
+      uint32_t* to = tile.c[row + kRegisterRows * half];
+      for (int i = 0; i < kN; ++i) {
+        to[i] = is_half ? Halves::At(c[half], row, i) : c[2 * half + i % 2][4 * row + i / 2];
       }
     }
   }
 }
 
-template <bool kIsA>
-void LoadSingles(Warp& warp, const Code& code, int first, int k, Tile& tile) {
-  for (int block = 0; block < k / 4; ++block) {
-    for (int half = 0; half < (kIsA ? 2 : 1); ++half) {
-      const int index = first + (kIsA ? 2 * block + half : block);
-      const uint32_t* row = warp.Row<uint32_t>(code.row[static_cast<size_t>(index)]);
-      for (int lane = 0; lane < kLanes; ++lane) {
-        TensorTerm* to = kIsA ? tile.a[lane / 4 + 8 * half] : tile.b[lane / 4];
-        to[lane % 4 + 4 * block] = DecodeTensorTerm(row[lane], Type::kTf32);
-      }
-    }
-  }
-}
-
-// The register and, of two f16, the half of it that holds row g + 8 * (i / 2), column 2t + i % 2.
-uint32_t Accumulator(Warp& warp, const Code& code, int first, bool is_half, int i, int lane) {
-  if (!is_half) {
-    return warp.Row<uint32_t>(code.row[static_cast<size_t>(first + i)])[lane];
-  }
-  const uint32_t pair = warp.Row<uint32_t>(code.row[static_cast<size_t>(first + i / 2)])[lane];
-  return i % 2 == 0 ? pair & 0xffff : pair >> 16;
-}
-
-void WriteResults(Warp& warp, const Code& code, Mask mask, bool is_half,
-                  const std::array<std::array<uint32_t, kLanes>, 4>& d) {
-  const int registers = is_half ? 2 : 4;
-  for (int r = 0; r < registers; ++r) {
-    if (code.row[static_cast<size_t>(r)] == kNoRow) continue;
-    ForLanes(warp.Row<uint32_t>(code.row[static_cast<size_t>(r)]), mask, [&](int lane) {
-      if (!is_half) return d[static_cast<size_t>(r)][static_cast<size_t>(lane)];
-      const auto low = static_cast<size_t>(2 * r);
-      return d[low][static_cast<size_t>(lane)] | d[low + 1][static_cast<size_t>(lane)] << 16;
+void WriteResults(Warp& warp, const Code& code, Mask mask, bool is_half, const TensorTile& tile) {
+  for (int i = 0; i < (is_half ? 2 : 4); ++i) {
+    const uint32_t row = code.row[static_cast<size_t>(i)];
+    if (row == kNoRow) continue;
+    const auto* from = tile.c[is_half ? kRegisterRows * i : kRegisterRows * (i / 2)];
+    ForLanes(warp.Row<uint32_t>(row), mask, [&](int lane) {
+      if (is_half) return from[2 * lane] | from[2 * lane + 1] << 16;
+      return from[2 * lane + i % 2];
     });
   }
 }
@@ -83,33 +86,17 @@ void Multiply(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
   const int k = in.shape[2];
   const bool is_half = in.type == Type::kF16;
+  const bool is_single = in.source_type == Type::kTf32;
   const int results = is_half ? 2 : 4;
-  Tile tile;
-  int a_registers = 0, b_registers = 0;
-  if (in.source_type == Type::kTf32) {
-    a_registers = k / 2;
-    b_registers = k / 4;
-    LoadSingles<true>(warp, code, results, k, tile);
-    LoadSingles<false>(warp, code, results + a_registers, k, tile);
-  } else {
-    a_registers = k / 4;
-    b_registers = k / 8;
-    LoadHalves<true>(warp, code, results, k, in.source_type, tile);
-    LoadHalves<false>(warp, code, results + a_registers, k, in.source_type, tile);
-  }
-  const int c_first = results + a_registers + b_registers;
-  const TensorCoreModel model = TensorCoreModelOf(kCompute, in.source_type, k, kTuringGroup);
-  const auto depth = static_cast<size_t>(k);
-  std::array<std::array<uint32_t, kLanes>, 4> d;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    for (int i = 0; i < 4; ++i) {
-      const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-      d[static_cast<size_t>(i)][static_cast<size_t>(lane)] =
-          TensorDot({tile.a[row], depth}, {tile.b[column], depth},
-                    Accumulator(warp, code, c_first, is_half, i, lane), in.type, model);
-    }
-  }
-  WriteResults(warp, code, mask, is_half, d);
+  const int blocks = k / (is_single ? Singles::kColumns : Halves::kColumns);
+  const Registers a = {warp, code, results};
+  const Registers b = {warp, code, results + 2 * blocks};
+  const Registers c = {warp, code, results + 3 * blocks};
+  TensorTile tile;
+  is_single ? LoadFactors<Singles>(a, b, k, tile) : LoadFactors<Halves>(a, b, k, tile);
+  LoadAccumulators(c, is_half, tile);
+  MultiplyTile(TensorCoreModelOf(kCompute, in.source_type, in.type, k, kTuringGroup), tile);
+  WriteResults(warp, code, mask, is_half, tile);
   if (InstructionCounters* counters = warp.CountersOf(code)) counters->flops += 2 * kM * kN * k;
 }
 

@@ -1,74 +1,158 @@
-// The tensor core against the model in another form: exact products and sums in long double, which
-// holds every term in full.
+// The tensor core against exact numbers (exact_tensor_core.h) over the whole range of every type,
+// and its rules one by one in numbers that can be followed by hand.
+#include "runtime/emulator/tensor_core.h"
+
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/float16.h"
-#include "runtime/emulator/tensor_core.h"
-#include "tests/runtime/emulator/lane_testing.h"
+#include "tests/runtime/emulator/exact_tensor_core.h"
 
 namespace duotone::emulator {
 namespace {
 
-// The model in long double: every term is an exact multiple of its unit, of at most 64 bits.
-long double ValueOf(uint32_t bits, Type type) {
-  if (type == Type::kF16) return ToF32(F16{static_cast<uint16_t>(bits)});
-  if (type == Type::kBf16) return ToF32(BF16{static_cast<uint16_t>(bits)});
-  if (type == Type::kTf32) return std::bit_cast<float>(bits & 0xffffe000u);
-  return std::bit_cast<float>(bits);
-}
-// The exponent with which a number counts: that of its leading place, subnormal numbers as the
-// smallest normal one, zero as 2^-126.
-int ExponentOf(long double value, Type type) {
-  const int lowest = type == Type::kF16 ? -14 : -126;
-  if (value == 0) return -126;
-  return std::max(std::ilogb(value), lowest);
+// ---- Random tiles
+
+struct Format {
+  int exponent_bits;
+  int mantissa_bits;
+  int spare_bits = 0;  // below the mantissa
+
+  int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+};
+Format FormatOf(Type type) {
+  if (type == Type::kF16) return {5, 10};
+  if (type == Type::kBf16) return {8, 7};
+  if (type == Type::kTf32) return {8, 10, 13};
+  return {8, 23};
 }
 
-uint32_t Model(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b, uint32_t c,
-               Type type, Type accumulator, const TensorCoreModel& model) {
-  for (size_t begin = 0; begin < a.size(); begin += static_cast<size_t>(model.group)) {
-    const size_t end = std::min(a.size(), begin + static_cast<size_t>(model.group));
-    std::vector<long double> terms = {ValueOf(c, accumulator)};
-    if (std::isinf(terms[0])) continue;  // a group has overflown: the products are finite
-    int largest = ExponentOf(terms[0], accumulator);
-    for (size_t i = begin; i < end; ++i) {
-      const long double x = ValueOf(a[i], type), y = ValueOf(b[i], type);
-      terms.push_back(x * y);
-      largest = std::max(largest, ExponentOf(x, type) + ExponentOf(y, type));
+class Tiles {
+ public:
+  explicit Tiles(const TensorCoreModel& model) : model_(model) {}
+
+  // Tile number `i`; the numbers from `kKinds` on repeat the kinds.
+  static constexpr int kKinds = 8;
+  TensorTile Draw(int i) {
+    const Format factor = FormatOf(model_.type), result = FormatOf(model_.accumulator);
+    // Exponents of products, and how far those of a tile's numbers lie apart.
+    const int least = 2 * (1 - factor.bias()), most = 2 * factor.bias();
+    const int spread = 1 << Below(4);
+    switch (i % kKinds) {
+      case 0:  // any bits, NaN and infinity as often as others
+        return Fill([&] { return AnyBits(factor); }, [&] { return AnyBits(factor); },
+                    [&] { return AnyBits(result); });
+      case 1: {  // all finite numbers
+        const auto any = [&] { return Number(factor, 1 - factor.bias(), 2 * factor.bias()); };
+        return Fill(any, any, [&] { return Number(result, 1 - result.bias(), 2 * result.bias()); });
+      }
+      case 2: {  // one that is not finite
+        TensorTile tile = Near(Between(least, most), spread);
+        const uint32_t infinity = ((1u << factor.exponent_bits) - 1)
+                                  << (factor.mantissa_bits + factor.spare_bits);
+        tile.a[Below(TensorTile::kM)][Below(model_.k)] = infinity;
+        tile.b[Below(model_.k)][Below(TensorTile::kN)] =
+            infinity | (Below(2) == 0 ? 0 : AnyBits(factor));
+        const uint32_t last = ((1u << result.exponent_bits) - 1) << result.mantissa_bits;
+        tile.c[Below(TensorTile::kM)][Below(TensorTile::kN)] = last;
+        return tile;
+      }
+      case 3:  // products that reach beyond the accumulator
+        return Near(std::min(most, result.bias() - Below(4)), spread);
+      case 4:  // and that end among its subnormal numbers, or below them
+        return Near(std::max(least, 1 - result.bias() - Below(result.mantissa_bits + 4)), spread);
+      case 5: {  // mostly zeros
+        const auto few = [&] { return Below(8) == 0 ? Finite(factor) : Zero(factor); };
+        return Fill(few, few, [&] { return Below(2) == 0 ? Below(1000) : Zero(result); });
+      }
+      case 6: {  // sums that cancel, wholly or but for what is cut off
+        TensorTile tile = Near(Between(least, most), spread);
+        for (int row = 0; row < TensorTile::kM; ++row) {
+          for (int n = 0; n < TensorTile::kN; ++n) Cancel(row, n, tile);
+        }
+        return tile;
+      }
+      default:
+        return Near(Between(least, most), spread);
     }
-    const long double unit = std::ldexp(1.0L, largest - model.fraction_bits);
-    long double sum = 0;  // a multiple of the unit with at most 40 bits
-    for (long double term : terms) sum += std::trunc(term / unit);
-    const long double value = sum * unit;
-    if (accumulator == Type::kF16) {
-      // To the nearest multiple of the last place, ties to even; the result is exact in f32.
-      const int place = std::max(value == 0 ? -14 : std::ilogb(value), -14) - 10;
-      const long double rounded = std::nearbyint(std::ldexp(value, -place));
-      c = ToF16(static_cast<float>(std::ldexp(rounded, place))).bits;
-      continue;
-    }
-    // Cut off to 24 bits.
-    float rounded = static_cast<float>(value);
-    if (std::fabs(static_cast<long double>(rounded)) > std::fabs(value)) {
-      rounded = std::nextafterf(rounded, 0.0f);
-    }
-    if (value == 0) rounded = 0.0f;
-    c = std::bit_cast<uint32_t>(rounded);
   }
-  return c;
-}
 
-uint32_t Dot(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b, uint32_t c, Type type,
-             Type accumulator, const TensorCoreModel& model) {
-  std::vector<TensorTerm> x, y;
-  for (uint32_t bits : a) x.push_back(DecodeTensorTerm(bits, type));
-  for (uint32_t bits : b) y.push_back(DecodeTensorTerm(bits, type));
-  return TensorDot(x, y, c, accumulator, model);
-}
+  std::vector<uint32_t> Row(const TensorTile& tile, int row) const {
+    return {tile.a[row], tile.a[row] + model_.k};
+  }
+  std::vector<uint32_t> Column(const TensorTile& tile, int n) const {
+    std::vector<uint32_t> column;
+    for (int k = 0; k < model_.k; ++k) column.push_back(tile.b[k][n]);
+    return column;
+  }
+
+ private:
+  int Below(int limit) { return static_cast<int>(random_() % static_cast<uint32_t>(limit)); }
+  int Between(int first, int last) { return first + Below(last - first + 1); }
+
+  uint32_t AnyBits(const Format& format) {
+    return random_() >> (31 - format.exponent_bits - format.mantissa_bits - format.spare_bits);
+  }
+  uint32_t Zero(const Format& format) { return Signed(0, format); }
+  uint32_t Signed(uint32_t magnitude, const Format& format) {
+    const int place = format.exponent_bits + format.mantissa_bits + format.spare_bits;
+    return magnitude | static_cast<uint32_t>(Below(2)) << place;
+  }
+  // With an exponent from `first` on; below the least one are subnormal numbers.
+  uint32_t Number(const Format& format, int first, int count) {
+    const int field =
+        std::clamp(first + Below(count) + format.bias(), 0, (1 << format.exponent_bits) - 2);
+    const int bits = format.mantissa_bits + format.spare_bits;
+    return Signed(static_cast<uint32_t>(field) << bits | (random_() >> (32 - bits)), format);
+  }
+  uint32_t Finite(const Format& format) {
+    return Number(format, -format.bias(), 2 * format.bias() + 1);
+  }
+
+  template <typename A, typename B, typename C>
+  TensorTile Fill(const A& a, const B& b, const C& c) {
+    TensorTile tile;
+    for (auto& row : tile.a) {
+      for (int k = 0; k < model_.k; ++k) row[k] = a();
+    }
+    for (int k = 0; k < model_.k; ++k) {
+      for (uint32_t& number : tile.b[k]) number = b();
+    }
+    for (auto& row : tile.c) {
+      for (uint32_t& number : row) number = c();
+    }
+    return tile;
+  }
+  // Products with exponents about `exponent`, accumulators from far below to a little above.
+  TensorTile Near(int exponent, int spread) {
+    const Format factor = FormatOf(model_.type), result = FormatOf(model_.accumulator);
+    const int least = 1 - factor.bias(), most = factor.bias();
+    const int a = Between(std::max(least, exponent - most), std::min(most, exponent - least));
+    const int distance = Between(-30, 4);
+    return Fill(
+        [&] { return Below(16) == 0 ? Zero(factor) : Number(factor, a, spread); },
+        [&] { return Below(16) == 0 ? Zero(factor) : Number(factor, exponent - a, spread); },
+        [&] {
+          return Below(16) == 0 ? Zero(result) : Number(result, exponent + distance, spread);
+        });
+  }
+  // The accumulator becomes the negative of the products' sum.
+  void Cancel(int row, int n, TensorTile& tile) {
+    const Format result = FormatOf(model_.accumulator);
+    tile.c[row][n] = ExactTensorDot(model_, Row(tile, row), Column(tile, n), 0) ^
+                     1u << (result.exponent_bits + result.mantissa_bits);
+  }
+
+  TensorCoreModel model_;
+  std::mt19937 random_{11};
+};
 
 struct Case {
   int compute;
@@ -76,207 +160,214 @@ struct Case {
   Type accumulator;
   int k;
   int turing_group = 8;
+
+  TensorCoreModel model() const {
+    return TensorCoreModelOf(compute, type, accumulator, k, turing_group);
+  }
 };
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const int turing_group : {4, 8}) {
+    cases.push_back({75, Type::kF16, Type::kF32, 8, turing_group});
+    cases.push_back({75, Type::kF16, Type::kF16, 8, turing_group});
+  }
+  for (const int compute : {80, 86, 89, 90}) {
+    for (const int k : {8, 16}) {
+      cases.push_back({compute, Type::kF16, Type::kF32, k});
+      cases.push_back({compute, Type::kF16, Type::kF16, k});
+      cases.push_back({compute, Type::kBf16, Type::kF32, k});
+    }
+    cases.push_back({compute, Type::kTf32, Type::kF32, 4});
+    cases.push_back({compute, Type::kTf32, Type::kF32, 8});
+  }
+  return cases;
+}
+std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
+  const auto& [compute, type, accumulator, k, turing_group] = info.param;
+  const std::string name = type == Type::kF16 ? "F16" : type == Type::kBf16 ? "Bf16" : "Tf32";
+  return "Sm" + std::to_string(compute) + name + (accumulator == Type::kF16 ? "ToF16" : "ToF32") +
+         "K" + std::to_string(k) + (compute == 75 ? "By" + std::to_string(turing_group) : "");
+}
 
 class EveryTensorCore : public ::testing::TestWithParam<Case> {};
 
-// Numbers of all magnitudes, with zeros and subnormals.
 TEST_P(EveryTensorCore, IsTheModelBitForBit) {
-  const auto& [compute, type, accumulator, k, turing_group] = GetParam();
-  const TensorCoreModel model = TensorCoreModelOf(compute, type, k, turing_group);
-  std::mt19937 random(11);
-  for (int round = 0; round < 4000; ++round) {
-    // Exponents near each other in most rounds, so that cancellation happens.
-    const int spread = round % 4 == 0 ? 24 : 1 + round % 7;
-    std::vector<uint32_t> a, b;
-    const auto number = [&]() -> uint32_t {
-      if (random() % 16 == 0) return random() % 2 == 0 ? 0 : random() % 1000;  // tiny or zero
-      const float magnitude =
-          std::ldexp(1.0f + static_cast<float>(random() % 8192) / 8192.0f,
-                     static_cast<int>(random() % static_cast<unsigned>(spread)) - spread / 2);
-      const float value = random() % 2 == 0 ? magnitude : -magnitude;
-      if (type == Type::kF16) return ToF16(value).bits;
-      if (type == Type::kBf16) return ToBF16(value).bits;
-      return std::bit_cast<uint32_t>(value);
-    };
-    for (int i = 0; i < k; ++i) {
-      a.push_back(number());
-      b.push_back(number());
+  const TensorCoreModel model = GetParam().model();
+  const bool is_half = model.accumulator == Type::kF16;
+  Tiles tiles(model);
+  int zeros = 0, subnormals = 0, infinities = 0, nans = 0;
+  for (int i = 0; i < 12 * Tiles::kKinds; ++i) {
+    const TensorTile before = tiles.Draw(i);
+    TensorTile after = before, portably = before;
+    MultiplyTile(model, after);
+    MultiplyTilePortably(model, portably);
+    for (int row = 0; row < TensorTile::kM; ++row) {
+      for (int n = 0; n < TensorTile::kN; ++n) {
+        const std::vector<uint32_t> a = tiles.Row(before, row), b = tiles.Column(before, n);
+        const uint32_t c = before.c[row][n], exact = ExactTensorDot(model, a, b, c);
+        ASSERT_EQ(TensorDot(model, a, b, c), exact) << "tile " << i << ", " << row << ", " << n;
+        ASSERT_EQ(after.c[row][n], exact) << "tile " << i << ", " << row << ", " << n;
+        ASSERT_EQ(portably.c[row][n], exact) << "tile " << i << ", " << row << ", " << n;
+        const uint32_t magnitude = exact & (is_half ? 0x7fff : 0x7fffffff);
+        const uint32_t normal = is_half ? 0x400 : 0x800000,
+                       infinity = is_half ? 0x7c00 : 0x7f800000;
+        zeros += magnitude == 0;
+        subnormals += magnitude != 0 && magnitude < normal;
+        infinities += magnitude == infinity;
+        nans += magnitude > infinity;
+      }
     }
-    const float start = std::ldexp(static_cast<float>(random() % 65536) - 32768.0f,
-                                   static_cast<int>(random() % 20) - 22);
-    const uint32_t c =
-        accumulator == Type::kF16 ? ToF16(start).bits : std::bit_cast<uint32_t>(start);
-    ASSERT_EQ(Dot(a, b, c, type, accumulator, model), Model(a, b, c, type, accumulator, model))
-        << "round " << round;
   }
+  EXPECT_GT(zeros, 50);
+  EXPECT_GT(subnormals, 50);
+  EXPECT_GT(infinities, 50);
+  EXPECT_GT(nans, 50);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Forms, EveryTensorCore,
-    ::testing::Values(Case{75, Type::kF16, Type::kF32, 8}, Case{75, Type::kF16, Type::kF16, 8},
-                      Case{80, Type::kF16, Type::kF32, 16}, Case{80, Type::kBf16, Type::kF32, 16},
-                      Case{80, Type::kTf32, Type::kF32, 8}, Case{90, Type::kF16, Type::kF32, 16},
-                      Case{90, Type::kBf16, Type::kF32, 16}, Case{75, Type::kF16, Type::kF32, 8, 4},
-                      Case{80, Type::kF16, Type::kF16, 16}, Case{90, Type::kF16, Type::kF16, 16},
-                      Case{80, Type::kTf32, Type::kF32, 4}, Case{90, Type::kTf32, Type::kF32, 8}));
+INSTANTIATE_TEST_SUITE_P(Forms, EveryTensorCore, ::testing::ValuesIn(AllCases()), NameOf);
 
-constexpr uint32_t kOne = 0x3c00, kInfHalf = 0x7c00, kNanHalf = 0x7e00;
+// ---- The rules one by one
+
+uint32_t Encode(float value, Type type) {
+  if (type == Type::kF16) return ToF16(value).bits;
+  if (type == Type::kBf16) return ToBF16(value).bits;
+  return std::bit_cast<uint32_t>(value);
+}
+
+using Products = std::vector<std::pair<float, float>>;
+
+// The bits of c + the products; what is left of k are 0 * 1. Every element of a tile of them is the
+// same.
+uint32_t Dot(const Case& form, const Products& products, float c) {
+  const TensorCoreModel model = form.model();
+  std::vector<uint32_t> a(static_cast<size_t>(model.k)), b(a.size(), Encode(1, model.type));
+  for (size_t i = 0; i < products.size(); ++i) {
+    a[i] = Encode(products[i].first, model.type);
+    b[i] = Encode(products[i].second, model.type);
+  }
+  const uint32_t start = Encode(c, model.accumulator);
+  TensorTile tile;
+  for (auto& row : tile.a) std::copy(a.begin(), a.end(), row);
+  for (size_t k = 0; k < b.size(); ++k) std::fill_n(tile.b[k], TensorTile::kN, b[k]);
+  for (auto& row : tile.c) std::fill_n(row, TensorTile::kN, start);
+  MultiplyTile(model, tile);
+  const uint32_t result = TensorDot(model, a, b, start);
+  for (const auto& row : tile.c) EXPECT_THAT(row, ::testing::Each(result));
+  return result;
+}
+float SingleDot(const Case& form, const Products& products, float c) {
+  return std::bit_cast<float>(Dot(form, products, c));
+}
+
+constexpr Case kAmpereHalf = {80, Type::kF16, Type::kF32, 16};
+constexpr Case kAmpereHalfToHalf = {80, Type::kF16, Type::kF16, 16};
+constexpr Case kAmpereBf16 = {80, Type::kBf16, Type::kF32, 16};
+constexpr Case kHopperBf16 = {90, Type::kBf16, Type::kF32, 16};
 
 TEST(TensorCore, SpecialValuesWin) {
-  const TensorCoreModel model = TensorCoreModelOf(80, Type::kF16, 8, 8);
-  const auto dot = [&](uint32_t a, uint32_t b, uint32_t c) {
-    std::vector<uint32_t> x(8, 0), y(8, kOne);
-    x[3] = a;
-    y[3] = b;
-    return Dot(x, y, c, Type::kF16, Type::kF32, model);
-  };
-  EXPECT_EQ(dot(kNanHalf, kOne, 0), 0x7fffffffu);
-  EXPECT_EQ(dot(kInfHalf, kOne, 0), 0x7f800000u);
-  EXPECT_EQ(dot(kInfHalf, kOne | 0x8000, 0), 0xff800000u);
-  EXPECT_EQ(dot(kInfHalf, 0, 0), 0x7fffffffu);
-  EXPECT_EQ(dot(kInfHalf, kOne, 0xff800000u), 0x7fffffffu);
-  EXPECT_EQ(dot(kOne, kOne, 0x7f800000u), 0x7f800000u);
+  constexpr float kInf = INFINITY;
+  EXPECT_EQ(Dot(kAmpereHalf, {{NAN, 1}}, 0), 0x7fffffffu);
+  EXPECT_EQ(Dot(kAmpereHalf, {{1, 1}}, -NAN), 0x7fffffffu);
+  EXPECT_EQ(Dot(kAmpereHalf, {{kInf, 0}}, 0), 0x7fffffffu);
+  EXPECT_EQ(Dot(kAmpereHalf, {{kInf, 1}}, -kInf), 0x7fffffffu);
+  EXPECT_EQ(Dot(kAmpereHalf, {{kInf, 1}, {1, -kInf}}, 0), 0x7fffffffu);
+  EXPECT_EQ(Dot(kAmpereHalfToHalf, {{NAN, 1}}, 0), 0x7fffu);
+  EXPECT_EQ(Dot(kAmpereHalf, {{kInf, 1}}, 0), 0x7f800000u);
+  EXPECT_EQ(Dot(kAmpereHalf, {{kInf, -1}}, 0), 0xff800000u);
+  EXPECT_EQ(Dot(kAmpereHalf, {{1, 1}}, kInf), 0x7f800000u);
+  EXPECT_EQ(Dot(kAmpereHalfToHalf, {{kInf, -1}}, 0), 0xfc00u);
 }
 
-// 2^24 and eight ones: with 24 fraction bits ones are kept beside 2^24, and the sum is cut off; two
-// groups keep less than one.
+// 2^129 in the first eight products, which the others take back: too late in two groups.
+TEST(TensorCore, AGroupThatOverflowsStaysInfinite) {
+  Products products(8, {0x1p63f, 0x1p63f});
+  products.resize(16, {0x1p63f, -0x1p63f});
+  EXPECT_EQ(SingleDot(kAmpereBf16, products, 0), INFINITY);
+  EXPECT_EQ(SingleDot(kHopperBf16, products, 0), 0);
+  products[8].second = -INFINITY;
+  EXPECT_EQ(Dot(kAmpereBf16, products, 0), 0x7fffffffu);
+  EXPECT_EQ(SingleDot(kHopperBf16, products, 0), -INFINITY);
+}
+
+// The unit of a sum is 2^-24 or 2^-25 of its largest exponent.
 TEST(TensorCore, ArchitecturesDifferInGroupsAndBits) {
-  std::vector<uint32_t> a(16, ToF16(0.5f).bits), b(16, kOne);
-  const uint32_t c = std::bit_cast<uint32_t>(0x1p25f);
-  const auto run = [&](int compute) {
-    return std::bit_cast<float>(
-        Dot(a, b, c, Type::kF16, Type::kF32, TensorCoreModelOf(compute, Type::kF16, 16, 8)));
+  const Products halves(16, {0.5f, 1.0f}), ones(16, {1.0f, 1.0f});
+  const auto run = [](int compute, const Products& products) {
+    return SingleDot({compute, Type::kF16, Type::kF32, 16}, products, 0x1p25f);
   };
-  EXPECT_EQ(run(80), 0x1p25f);  // each half is cut off beside 2^25: the unit is 2
-  EXPECT_EQ(run(90), 0x1p25f);  // the unit is 1
-  a.assign(16, kOne);
-  EXPECT_EQ(run(80), 0x1p25f);       // ones are cut off still
-  EXPECT_EQ(run(90), 0x1p25f + 16);  // and here they are not
+  EXPECT_EQ(run(80, ones), 0x1p25f);    // the unit is 2
+  EXPECT_EQ(run(90, halves), 0x1p25f);  // the unit is 1
+  EXPECT_EQ(run(90, ones), 0x1p25f + 16);
 }
 
-TEST(TensorCore, TuringsGroupIsAnOption) {
-  EXPECT_EQ(TensorCoreModelOf(75, Type::kF16, 8, 4).group, 4);
-  EXPECT_EQ(TensorCoreModelOf(75, Type::kF16, 8, 8).group, 8);
-  EXPECT_EQ(TensorCoreModelOf(86, Type::kTf32, 8, 8).group, 4);
-}
-
-// ---- mma: small integers are exact, so a plain product of matrices is the result
-
-struct Form {
-  const char* name;
-  int k;
-  Type type;
-  bool half_result;
-  int compute;
-};
-
-class EveryMma : public ::testing::TestWithParam<Form> {};
-
-TEST_P(EveryMma, FragmentsAreThoseOfTheIsa) {
-  const Form& form = GetParam();
-  std::mt19937 random(5);
-  int a[16][16] = {}, b[16][8] = {}, c[16][8] = {};
-  for (int k = 0; k < form.k; ++k) {
-    for (auto& row : a) row[k] = static_cast<int>(random() % 9) - 4;
-    for (int& value : b[k]) value = static_cast<int>(random() % 9) - 4;
-  }
-  for (auto& row : c) {
-    for (int& value : row) value = static_cast<int>(random() % 9) - 4;
-  }
-  const auto encode = [&](int value) -> uint64_t {
-    const auto f = static_cast<float>(value);
-    if (form.type == Type::kF16) return ToF16(f).bits;
-    if (form.type == Type::kBf16) return ToBF16(f).bits;
-    return std::bit_cast<uint32_t>(f);
+TEST(TensorCore, GroupsAndBitsAreThoseOfEachArchitecture) {
+  using ::testing::Pair;
+  const auto model = [](const Case& form) {
+    return std::pair(form.model().group, form.model().fraction_bits);
   };
-  const bool is_tf32 = form.type == Type::kTf32;
-  std::vector<TestRegister> registers;
-  std::string names[4];
-  const auto add = [&](int group, const std::string& name, Type type, const auto& value) {
-    TestRegister reg{name, type, {}};
-    for (int lane = 0; lane < kLanes; ++lane) reg.bits[static_cast<size_t>(lane)] = value(lane);
-    registers.push_back(reg);
-    names[group] += (names[group].empty() ? "%" : ", %") + name;
+  EXPECT_THAT(model({75, Type::kF16, Type::kF32, 8, 4}), Pair(4, 24));
+  EXPECT_THAT(model({75, Type::kF16, Type::kF32, 8, 8}), Pair(8, 24));
+  for (const int compute : {80, 86, 89}) {
+    EXPECT_THAT(model({compute, Type::kBf16, Type::kF32, 8}), Pair(8, 24));
+    EXPECT_THAT(model({compute, Type::kBf16, Type::kF32, 16}), Pair(8, 24));
+    EXPECT_THAT(model({compute, Type::kTf32, Type::kF32, 8}), Pair(4, 24));
+  }
+  EXPECT_THAT(model({90, Type::kF16, Type::kF32, 16}), Pair(16, 25));
+  EXPECT_THAT(model({90, Type::kTf32, Type::kF32, 8}), Pair(8, 25));
+}
+
+// 2^24 + 3 lies between 2^24 + 2 and 2^24 + 4, which the nearest even would be.
+TEST(TensorCore, SinglesAreCutOffTowardsZero) {
+  EXPECT_EQ(SingleDot(kAmpereHalf, {{3, 1}}, 0x1p24f), 0x1p24f + 2);
+  EXPECT_EQ(SingleDot(kAmpereHalf, {{3, -1}}, -0x1p24f), -0x1p24f - 2);
+}
+
+TEST(TensorCore, HalvesAreRoundedToTheNearestEven) {
+  const auto half = [](const Products& products, float c) {
+    return ToF32(F16{static_cast<uint16_t>(Dot(kAmpereHalfToHalf, products, c))});
   };
-  const int results = form.half_result ? 2 : 4;
-  const Type d_type = form.half_result ? Type::kB32 : Type::kF32;
-  for (int i = 0; i < results; ++i) {
-    add(0, "d" + std::to_string(i), d_type, [](int) { return uint64_t{0}; });
-  }
-  // PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours.
-  const int a_registers = is_tf32 ? form.k / 2 : form.k / 4;
-  for (int i = 0; i < a_registers; ++i) {
-    add(1, "a" + std::to_string(i), Type::kB32, [&](int lane) -> uint64_t {
-      const int row = lane / 4 + (i % 2 == 1 ? 8 : 0);
-      if (is_tf32) return encode(a[row][lane % 4 + (i >= 2 ? 4 : 0)]);
-      const int column = lane % 4 * 2 + (i >= 2 ? 8 : 0);
-      return encode(a[row][column]) | encode(a[row][column + 1]) << 16;
-    });
-  }
-  const int b_registers = is_tf32 ? form.k / 4 : form.k / 8;
-  for (int i = 0; i < b_registers; ++i) {
-    add(2, "b" + std::to_string(i), Type::kB32, [&](int lane) -> uint64_t {
-      const int n = lane / 4;
-      if (is_tf32) return encode(b[lane % 4 + 4 * i][n]);
-      const int k = lane % 4 * 2 + 8 * i;
-      return encode(b[k][n]) | encode(b[k + 1][n]) << 16;
-    });
-  }
-  for (int i = 0; i < results; ++i) {
-    add(3, "c" + std::to_string(i), d_type, [&](int lane) -> uint64_t {
-      const int column = lane % 4 * 2;
-      if (form.half_result) {
-        const int row = lane / 4 + 8 * i;
-        return uint64_t{ToF16(static_cast<float>(c[row][column])).bits} |
-               uint64_t{ToF16(static_cast<float>(c[row][column + 1])).bits} << 16;
-      }
-      const int row = lane / 4 + (i >= 2 ? 8 : 0);
-      return std::bit_cast<uint32_t>(static_cast<float>(c[row][column + i % 2]));
-    });
-  }
-  LineOptions options;
-  options.handler.compute = form.compute;
-  auto result = RunLines(std::string(form.name) + " {" + names[0] + "}, {" + names[1] + "}, {" +
-                             names[2] + "}, {" + names[3] + "};",
-                         registers, options);
-  for (int row = 0; row < 16; ++row) {
-    for (int column = 0; column < 8; ++column) {
-      int sum = c[row][column];
-      for (int k = 0; k < form.k; ++k) sum += a[row][k] * b[k][column];
-      const auto lane = static_cast<size_t>(row % 8 * 4 + column / 2);
-      if (form.half_result) {
-        const uint64_t pair = result["d" + std::to_string(row / 8)][lane];
-        const auto bits = static_cast<uint16_t>(column % 2 == 0 ? pair : pair >> 16);
-        EXPECT_EQ(ToF32(F16{bits}), static_cast<float>(sum));
-      } else {
-        const int i = row / 8 * 2 + column % 2;
-        EXPECT_EQ(FloatOf(result["d" + std::to_string(i)][lane]), static_cast<float>(sum));
-      }
-    }
-  }
+  EXPECT_EQ(half({{1, 1}}, 2048), 2048);
+  EXPECT_EQ(half({{1, 1}}, 2050), 2052);
+  EXPECT_EQ(half({{1, 1}, {1, 0x1p-10f}}, 2048), 2050);
+  EXPECT_EQ(half({{15.984375f, 1}}, 65504), 65504);
+  EXPECT_EQ(half({{16, 1}}, 65504), INFINITY);
 }
 
-// 2 * 16 * 8 * 16 for each warp that executes it.
-TEST(Mma, FlopsAreCounted) {
-  PtxRunner runner;
-  ASSERT_TRUE(runner.Load(PtxEntry(
-      "", ".reg .b32 %a<4>; .reg .b32 %b<2>; .reg .f32 %c<4>;",
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%c0, %c1, %c2, %c3}, {%a0, %a1, %a2, "
-      "%a3}, {%b0, %b1}, {%c0, %c1, %c2, %c3}; ret;")));
-  runner.Run({3, 1, 1}, {64, 1, 1}, {});
-  EXPECT_EQ(runner.Counters("mma").flops, 6 * 2 * 16 * 8 * 16);
+// 16 products of almost 4 and a 1: more than 2^31 of their unit.
+TEST(TensorCore, TheLargestSumIsHeld) {
+  constexpr float kAlmostTwo = 2 - 0x1p-10f;
+  const Products products(16, {kAlmostTwo, kAlmostTwo});
+  EXPECT_EQ(SingleDot({90, Type::kF16, Type::kF32, 16}, products, 1), 65 - 0x1p-4f + 0x1p-16f);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Forms, EveryMma,
-    ::testing::Values(
-        Form{"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 16, Type::kF16, false, 80},
-        Form{"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", 16, Type::kBf16, false, 90},
-        Form{"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", 16, Type::kF16, true, 80},
-        Form{"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", 8, Type::kF16, false, 75},
-        Form{"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 8, Type::kTf32, false, 80},
-        Form{"mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32", 4, Type::kTf32, false, 80}));
+// 2^-24 counts with 2^-14, beside which 2^-39 is nothing.
+TEST(TensorCore, ASubnormalFactorHasTheLeastExponent) {
+  EXPECT_EQ(SingleDot(kAmpereHalf, {{0x1p-24f, 1}}, 0x1p-39f), 0x1p-24f);
+  EXPECT_EQ(SingleDot(kAmpereHalf, {{0x1p-24f, 1}}, 0x1p-38f), 0x1p-24f + 0x1p-38f);
+}
+
+TEST(TensorCore, SubnormalResultsAreKept) {
+  EXPECT_EQ(SingleDot(kAmpereBf16, {{0x1p-70f, 0x1p-70f}}, 0), 0x1p-140f);
+  EXPECT_EQ(SingleDot(kAmpereBf16, {{0x1p-70f, 0x1p-70f}}, -0x1p-126f), -0x1p-126f + 0x1p-140f);
+}
+
+// 0 * 2^100 has the exponent -26, beside which 2^-140 is nothing.
+TEST(TensorCore, AZeroHasAnExponent) {
+  EXPECT_EQ(SingleDot(kAmpereBf16, {{0x1p-70f, 0x1p-70f}, {0, 0x1p100f}}, 0), 0);
+}
+
+TEST(TensorCore, ASumOfZeroIsPositive) {
+  EXPECT_EQ(Dot(kAmpereHalf, {{-1, 1}}, 1), 0u);
+  const Products zeros(16, {-0.0f, 1.0f});
+  EXPECT_EQ(Dot(kAmpereHalf, zeros, -0.0f), 0u);
+  EXPECT_EQ(Dot(kAmpereHalfToHalf, zeros, -0.0f), 0u);
+}
+
+// -2^-150 is half of the least f32, -2^-25 of the least f16.
+TEST(TensorCore, WhatIsTooSmallKeepsItsSign) {
+  EXPECT_EQ(Dot({80, Type::kBf16, Type::kF32, 8}, {{-0x1p-75f, 0x1p-75f}}, 0), 0x80000000u);
+  EXPECT_EQ(Dot({80, Type::kF16, Type::kF16, 8}, {{-0x1p-14f, 0x1p-11f}}, 0), 0x8000u);
+}
 
 }  // namespace
 }  // namespace duotone::emulator
