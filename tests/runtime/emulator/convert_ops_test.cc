@@ -1,12 +1,16 @@
 // cvt, setp and what else converts and compares.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <random>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/float16.h"
+#include "tests/runtime/emulator/exact_arithmetic.h"
 #include "tests/runtime/emulator/lane_testing.h"
 
 namespace duotone::emulator {
@@ -19,31 +23,6 @@ uint64_t Convert(const std::string& op, Type to, Type from, uint64_t bits) {
 }
 uint64_t FromFloat(const std::string& op, Type to, float value) {
   return Convert(op, to, Type::kF32, std::bit_cast<uint32_t>(value));
-}
-
-// Every f16 has its f32, and comes back.
-TEST(ConvertOps, HalvesAreExactInSingles) {
-  for (uint32_t bits = 0; bits < 65536; bits += kLanes) {
-    Lanes halves;
-    for (uint32_t lane = 0; lane < kLanes; ++lane) halves[lane] = bits + lane;
-    auto result = RunLines("cvt.f32.f16 %f, %h; cvt.rn.f16.f32 %back, %f;",
-                           {{"f", Type::kF32}, {"h", Type::kB16, halves}, {"back", Type::kB16}});
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      const uint32_t half = bits + lane;
-      const int exponent = static_cast<int>(half >> 10 & 31), mantissa = half & 1023;
-      if (exponent == 31 && mantissa != 0) {
-        EXPECT_EQ(result["f"][lane], 0x7fffffffu);
-        EXPECT_EQ(result["back"][lane], 0x7fffu);
-        continue;
-      }
-      const double magnitude = exponent == 31  ? HUGE_VAL
-                               : exponent == 0 ? std::ldexp(mantissa, -24)
-                                               : std::ldexp(1024 + mantissa, exponent - 25);
-      const double value = (half & 0x8000) != 0 ? -magnitude : magnitude;
-      ASSERT_EQ(double{FloatOf(result["f"][lane])}, value) << half;
-      ASSERT_EQ(result["back"][lane], half);
-    }
-  }
 }
 
 // 1 + 2^-11 lies in the middle of two f16; 1 + 3 * 2^-11 too, with the even one above.
@@ -115,6 +94,289 @@ TEST(ConvertOps, IntegersAreExtendedByTheirSourceAndSaturateWhenAsked) {
   EXPECT_EQ(Convert("cvt.u16.u8", Type::kU16, Type::kU16, 0x1ff), 0xffu);
 }
 
+// ---- Every form of cvt, against exact integers
+
+using Column = std::vector<uint64_t>;
+using Modifiers = std::vector<std::string>;
+
+const Modifiers kModes = {".rn", ".rz", ".rm", ".rp"};
+const Modifiers kIntegralModes = {".rni", ".rzi", ".rmi", ".rpi"};
+const std::vector<Type> kIntegers = {Type::kU8, Type::kU16, Type::kU32, Type::kU64,
+                                     Type::kS8, Type::kS16, Type::kS32, Type::kS64};
+
+// All concatenations of one of each: {".rn"} x {"", ".sat"}.
+Modifiers Crossed(const std::vector<Modifiers>& lists) {
+  Modifiers all = {""};
+  for (const Modifiers& list : lists) {
+    Modifiers longer;
+    for (const std::string& start : all) {
+      for (const std::string& end : list) longer.push_back(start + end);
+    }
+    all = longer;
+  }
+  return all;
+}
+
+const exact::Format& FormatOfFloat(Type type) {
+  for (const exact::Format* format : {&exact::kF16, &exact::kBf16, &exact::kF32}) {
+    if (format->type == type) return *format;
+  }
+  return type == Type::kTf32 ? exact::kTf32 : exact::kF64;
+}
+int WidthOf(Type type) { return 8 * TypeBytes(type); }
+__int128 LowestOf(Type type) { return IsSigned(type) ? -(__int128{1} << (WidthOf(type) - 1)) : 0; }
+__int128 HighestOf(Type type) {
+  return (__int128{1} << (IsSigned(type) ? WidthOf(type) - 1 : WidthOf(type))) - 1;
+}
+__int128 IntegerOf(uint64_t bits, Type type) {
+  const int unused = 64 - WidthOf(type);
+  return IsSigned(type) ? __int128{static_cast<int64_t>(bits << unused) >> unused}
+                        : static_cast<__int128>(bits << unused >> unused);
+}
+
+// One form: cvt{modifiers}.to.from.
+struct Conversion {
+  Conversion(std::string_view words, Type to, Type from) : modifiers(words), to(to), from(from) {
+    const auto has = [&](const char* one) { return absl::StrContains(modifiers, one); };
+    ftz = has(".ftz"), sat = has(".sat"), relu = has(".relu");
+    const std::pair<const char*, Rounding> names[] = {
+        {".rni", Rounding::kRni}, {".rzi", Rounding::kRzi}, {".rmi", Rounding::kRmi},
+        {".rpi", Rounding::kRpi}, {".rna", Rounding::kRna}, {".rn", Rounding::kRn},
+        {".rz", Rounding::kRz},   {".rm", Rounding::kRm},   {".rp", Rounding::kRp}};
+    for (const auto& [name, value] : names) {
+      if (rounding == Rounding::kNone && has(name)) rounding = value;
+    }
+    is_integral = has(".rni") || has(".rzi") || has(".rmi") || has(".rpi");
+  }
+
+  // What the type's bits become, as many as the result has.
+  uint64_t Expected(uint64_t bits) const {
+    if (!IsFloat(from)) return OfInteger(IntegerOf(bits, from));
+    const exact::Format& format = FormatOfFloat(from);
+    if (ftz && from == Type::kF32) bits = Flush(bits, format);
+    if (IsFloat(to)) return ToFloat(Decode(bits, format));
+    // PTX ISA 8.5, 9.7.9.21: of NaN the middle number where 64 bits are involved, else 0.
+    const bool wide = from == Type::kF64 || WidthOf(to) == 64;
+    if (format.IsNan(bits)) return wide ? uint64_t{1} << (WidthOf(to) - 1) : 0;
+    return Clamped(exact::ToInteger(Decode(bits, format), rounding));
+  }
+  uint64_t OfInteger(__int128 value) const {
+    if (IsFloat(to)) return ToFloat(exact::FromInteger(value));
+    return sat ? Clamped(value) : static_cast<uint64_t>(value);
+  }
+  uint64_t Clamped(__int128 value) const {
+    return static_cast<uint64_t>(std::clamp(value, LowestOf(to), HighestOf(to)));
+  }
+  uint64_t ToFloat(exact::Number value) const {
+    const exact::Format& format = FormatOfFloat(to);
+    if (is_integral && value.kind == exact::Number::Kind::kFinite && value.exponent < 0) {
+      const bool negative = value.negative;  // also of a zero
+      value = exact::FromInteger(exact::ToInteger(value, rounding));
+      value.negative = negative;
+    }
+    uint64_t bits = Encode(value, format, rounding);
+    if (ftz && to == Type::kF32) bits = Flush(bits, format);
+    if (sat) bits = Saturate(bits, format);
+    if (relu) bits = ClampToZero(bits, format);
+    return to == Type::kTf32 ? bits << 13 | (format.IsNan(bits) ? 0x1fff : 0) : bits;
+  }
+
+  std::string modifiers;
+  Type to, from;
+  Rounding rounding = Rounding::kNone;
+  bool ftz, sat, relu, is_integral;
+};
+
+// A register for numbers of a type: those of 8 bits have none of their own.
+Type RegisterOf(Type type) {
+  const Type by_bytes[] = {Type::kB16, Type::kB16, Type::kB32, Type::kB64};
+  return by_bytes[std::countr_zero(static_cast<unsigned>(TypeBytes(type)))];
+}
+
+// Results that are narrower than their registers are extended by their sign or zeros.
+void Check(const Conversion& form, const Column& operands) {
+  const std::string text = absl::StrFormat("cvt%s.%s.%s %%d, %%a;", form.modifiers,
+                                           TypeName(form.to), TypeName(form.from));
+  const Column results =
+      RunColumns(text, {{"d", RegisterOf(form.to)}, {"a", RegisterOf(form.from), operands}})["d"];
+  const int unused = 64 - WidthOf(RegisterOf(form.to));
+  for (size_t i = 0; i < operands.size() && i < results.size(); ++i) {
+    uint64_t wanted = form.Expected(operands[i]);
+    if (!IsFloat(form.to)) wanted = static_cast<uint64_t>(IntegerOf(wanted, form.to));
+    wanted = wanted << unused >> unused;
+    ASSERT_EQ(results[i], wanted) << absl::StrFormat("%s of %#x gives %#x instead of %#x", text,
+                                                     operands[i], results[i], wanted);
+  }
+}
+
+// Numbers around the ends of all integer types and powers of two, and random ones of all sizes.
+Column Integers() {
+  std::mt19937_64 random(1);
+  Column values;
+  for (int shift = 0; shift < 64; ++shift) {
+    for (const uint64_t near : {-2, -1, 0, 1, 2}) {
+      values.push_back((uint64_t{1} << shift) + near);
+      values.push_back(~values.back() + 1);
+    }
+    // A few bits in front: the middle between two floats, and its neighbours.
+    for (const int width : {9, 12, 25, 54}) {
+      const uint64_t tie = (random() >> (64 - width) | 1) << shift;
+      for (const uint64_t near : {-1, 0, 1}) values.push_back(tie + near);
+    }
+    for (int i = 0; i < 8; ++i) values.push_back(random() >> shift);
+  }
+  return values;
+}
+
+// All numbers of a format with 16 bits. Of others: edge values, the neighbours of small multiples
+// of a quarter and of integers near the ends of integer types, and random ones.
+Column FloatsOf(const exact::Format& format, int random_ones = 4000) {
+  Column values;
+  if (format.bits == 16) {
+    for (uint64_t bits = 0; bits < 65536; ++bits) values.push_back(bits);
+    return values;
+  }
+  values = EdgeValues(format);
+  const auto add = [&](long double value) {
+    const uint64_t nearest = Encode(exact::FromLongDouble(value), format, Rounding::kRn);
+    for (const uint64_t near : {-1, 0, 1}) {
+      values.push_back(nearest + near);
+      values.push_back((nearest + near) ^ format.sign());
+    }
+  };
+  for (int i = 1; i <= 20; ++i) add(0.25L * i);
+  for (const int width : {7, 8, 15, 16, 31, 32, 63, 64}) {
+    for (int i = -8; i <= 8; ++i) add(std::ldexp(1.0L, width) + 0.25L * i);
+  }
+  std::mt19937_64 random(2);
+  for (int i = 0; i < random_ones; ++i) {
+    // Half of them between 2^-6 and 2^70, as far as the format goes.
+    const uint64_t bits = random() >> (64 - format.bits);
+    const uint64_t field = static_cast<uint64_t>(random() % 76) - 6;
+    const uint64_t exponent = format.one() + (field << format.fraction);
+    values.push_back(
+        i % 2 == 0 ? bits : (bits & (format.sign() | (format.smallest_normal() - 1))) | exponent);
+  }
+  return values;
+}
+
+TEST(Conversions, OfIntegersWrapOrSaturate) {
+  for (const Type to : kIntegers) {
+    for (const Type from : kIntegers) {
+      for (const char* sat : {"", ".sat"}) Check({sat, to, from}, Integers());
+    }
+  }
+}
+
+TEST(Conversions, OfIntegersToFloatsRoundOnce) {
+  for (const Type from : kIntegers) {
+    for (const Type to : {Type::kF16, Type::kF32, Type::kF64}) {
+      for (const std::string& mode : Crossed({kModes, {"", ".sat"}})) {
+        Check({mode, to, from}, Integers());
+      }
+    }
+    if (WidthOf(from) == 8) continue;
+    for (const std::string& mode : kModes) Check({mode, Type::kBf16, from}, Integers());
+  }
+}
+
+class ToIntegers : public ::testing::TestWithParam<Type> {};
+INSTANTIATE_TEST_SUITE_P(From, ToIntegers,
+                         ::testing::Values(Type::kF16, Type::kBf16, Type::kF32, Type::kF64),
+                         [](const auto& info) { return std::string(TypeName(info.param)); });
+
+TEST_P(ToIntegers, RoundAndClamp) {
+  const Type from = GetParam();
+  const Column values = FloatsOf(FormatOfFloat(from));
+  for (const Type to : kIntegers) {
+    if (from == Type::kBf16 && WidthOf(to) == 8) continue;
+    for (const std::string& mode : kIntegralModes) {
+      Check({mode, to, from}, values);
+      if (from == Type::kF32) Check({mode + ".ftz", to, from}, values);
+    }
+    // Nothing is left to saturate.
+    if (from != Type::kBf16) Check({".rni.sat", to, from}, values);
+  }
+}
+
+TEST(Conversions, WithinATypeRoundToIntegers) {
+  const Modifiers modes = {"", ".rni", ".rzi", ".rmi", ".rpi"}, sat = {"", ".sat"};
+  const std::pair<Type, Modifiers> all[] = {{Type::kF16, Crossed({modes, sat})},
+                                            {Type::kBf16, kIntegralModes},
+                                            {Type::kF32, Crossed({modes, {"", ".ftz"}, sat})},
+                                            {Type::kF64, Crossed({modes, sat})}};
+  for (const auto& [type, forms] : all) {
+    for (const std::string& form : forms) Check({form, type, type}, FloatsOf(FormatOfFloat(type)));
+  }
+}
+
+TEST(Conversions, ToWiderFloatsAreExact) {
+  for (const std::string& form : Crossed({{"", ".ftz"}, {"", ".sat"}})) {
+    Check({form, Type::kF32, Type::kF16}, FloatsOf(exact::kF16));
+    Check({form, Type::kF64, Type::kF32}, FloatsOf(exact::kF32));
+  }
+  Check({"", Type::kF64, Type::kF16}, FloatsOf(exact::kF16));
+  Check({".sat", Type::kF64, Type::kF16}, FloatsOf(exact::kF16));
+  Check({"", Type::kF32, Type::kBf16}, FloatsOf(exact::kBf16));
+  Check({".ftz", Type::kF32, Type::kBf16}, FloatsOf(exact::kBf16));
+  Check({"", Type::kF64, Type::kBf16}, FloatsOf(exact::kBf16));
+}
+
+// For every `step`-th number of a narrow format: the middle between it and the next one in the wide
+// format, and its neighbours there. A third is negative. Then whatever FloatsOf gives.
+Column Middles(const exact::Format& narrow, const exact::Format& wide, uint64_t step) {
+  Column values = FloatsOf(wide, 1000);
+  for (uint64_t bits = 0; bits < narrow.infinity(); bits += step) {
+    exact::Number middle = Decode(bits, narrow);
+    middle.magnitude = 2 * middle.magnitude + 1;
+    middle.exponent -= 1;
+    const uint64_t tie = Encode(middle, wide, Rounding::kRn);
+    const uint64_t sign = bits / step % 3 == 0 ? wide.sign() : 0;
+    for (const uint64_t near : {-1, 0, 1}) values.push_back((tie + near) | sign);
+  }
+  return values;
+}
+
+TEST(Conversions, ToNarrowerFloatsRoundOnce) {
+  using exact::kBf16, exact::kF16, exact::kF32, exact::kF64;
+  for (const std::string& mode : kModes) {
+    Check({mode, Type::kF16, Type::kF32}, Middles(kF16, kF32, 1));
+    Check({mode, Type::kF16, Type::kF64}, Middles(kF16, kF64, 3));
+    Check({mode, Type::kBf16, Type::kF32}, Middles(kBf16, kF32, 1));
+    Check({mode, Type::kBf16, Type::kF64}, Middles(kBf16, kF64, 3));
+    Check({mode, Type::kBf16, Type::kF16}, FloatsOf(kF16));
+    Check({mode, Type::kF16, Type::kBf16}, FloatsOf(kBf16));
+    for (const std::string& more : Crossed({{"", ".ftz"}, {"", ".sat"}})) {
+      Check({mode + more, Type::kF16, Type::kF32}, Middles(kF16, kF32, 37));
+      Check({mode + more, Type::kF32, Type::kF64}, Middles(kF32, kF64, 999983));
+    }
+    Check({mode + ".sat", Type::kF16, Type::kF64}, Middles(kF16, kF64, 37));
+  }
+  for (const char* mode : {".rn.relu", ".rz.relu"}) {
+    Check({mode, Type::kF16, Type::kF32}, Middles(kF16, kF32, 37));
+    Check({mode, Type::kBf16, Type::kF32}, Middles(kBf16, kF32, 37));
+  }
+  for (const char* mode : {".rna", ".rn", ".rz", ".rn.relu", ".rz.relu"}) {
+    Check({mode, Type::kTf32, Type::kF32}, Middles(exact::kTf32, kF32, 17));
+  }
+}
+
+// The first operand becomes the upper half.
+TEST(Conversions, ToPairsAreTwoConversions) {
+  for (const exact::Format& format : {exact::kF16, exact::kBf16}) {
+    const Column a = Middles(format, exact::kF32, 7), b(a.rbegin(), a.rend());
+    for (const char* mode : {".rn", ".rz", ".rn.relu", ".rz.relu"}) {
+      const Column results =
+          RunColumns(absl::StrFormat("cvt%s.%sx2.f32 %%d, %%a, %%b;", mode, TypeName(format.type)),
+                     {{"d", Type::kB32}, {"a", Type::kF32, a}, {"b", Type::kF32, b}})["d"];
+      const Conversion one(mode, format.type, Type::kF32);
+      for (size_t i = 0; i < results.size(); ++i) {
+        ASSERT_EQ(results[i], one.Expected(a[i]) << 16 | one.Expected(b[i])) << mode;
+      }
+    }
+  }
+}
+
 // ---- Comparisons
 
 bool Compares(const std::string& op, Type type, uint64_t a, uint64_t b) {
@@ -147,6 +409,115 @@ TEST(Comparisons, IntegersAreSignedOrNot) {
   EXPECT_TRUE(Compares("setp.hi.u32", Type::kB32, 0xffffffffu, 0));
   EXPECT_TRUE(Compares("setp.ge.s64", Type::kB64, 5, 0x8000000000000000u));
   EXPECT_TRUE(Compares("setp.lt.s16", Type::kB16, 0x8000, 1));
+}
+
+// All float comparisons of all formats, as setp and set, of edge values crossed.
+class FloatComparisons : public ::testing::TestWithParam<exact::Format> {
+ protected:
+  enum class Order { kLess, kEqual, kGreater, kUnordered };
+  // Bits of numbers are in the order of the numbers but for their signs.
+  static Order OrderOf(uint64_t a, uint64_t b, const exact::Format& format) {
+    if (format.IsNan(a) || format.IsNan(b)) return Order::kUnordered;
+    const auto rank = [&](uint64_t bits) {
+      const auto magnitude = static_cast<int64_t>(bits & ~format.sign());
+      return format.IsNegative(bits) ? -magnitude : magnitude;
+    };
+    if (rank(a) == rank(b)) return Order::kEqual;
+    return rank(a) < rank(b) ? Order::kLess : Order::kGreater;
+  }
+  struct Comparison {
+    const char* name;
+    std::vector<Order> holds;
+  };
+  static std::vector<Comparison> All() {
+    constexpr auto kLess = Order::kLess, kEqual = Order::kEqual, kGreater = Order::kGreater,
+                   kUnordered = Order::kUnordered;
+    return {{"eq", {kEqual}},
+            {"ne", {kLess, kGreater}},
+            {"lt", {kLess}},
+            {"le", {kLess, kEqual}},
+            {"gt", {kGreater}},
+            {"ge", {kGreater, kEqual}},
+            {"equ", {kEqual, kUnordered}},
+            {"neu", {kLess, kGreater, kUnordered}},
+            {"ltu", {kLess, kUnordered}},
+            {"leu", {kLess, kEqual, kUnordered}},
+            {"gtu", {kGreater, kUnordered}},
+            {"geu", {kGreater, kEqual, kUnordered}},
+            {"num", {kLess, kEqual, kGreater}},
+            {"nan", {kUnordered}}};
+  }
+  // Calls check(form, a, b, expected) for each comparison, with and without .ftz.
+  template <typename F>
+  static void ForAll(const F& check) {
+    const exact::Format& format = GetParam();
+    Column a, b;
+    for (const uint64_t x : EdgeValues(format)) {
+      for (const uint64_t y : EdgeValues(format)) a.push_back(x), b.push_back(y);
+    }
+    for (const Comparison& comparison : All()) {
+      for (const bool ftz : {false, true}) {
+        if (ftz && format.type != Type::kF16 && format.type != Type::kF32) continue;
+        std::vector<bool> expected;
+        for (size_t i = 0; i < a.size(); ++i) {
+          const Order order = ftz ? OrderOf(Flush(a[i], format), Flush(b[i], format), format)
+                                  : OrderOf(a[i], b[i], format);
+          expected.push_back(std::ranges::count(comparison.holds, order) != 0);
+        }
+        check(absl::StrCat(".", comparison.name, ftz ? ".ftz" : ""), a, b, expected);
+      }
+    }
+  }
+  static Column Paired(const Column& halves) {
+    Column pairs;
+    for (size_t i = 0; i < halves.size(); i += 2) pairs.push_back(halves[i] | halves[i + 1] << 16);
+    return pairs;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Of, FloatComparisons,
+                         ::testing::Values(exact::kF16, exact::kBf16, exact::kF32, exact::kF64),
+                         [](const auto& info) { return std::string(TypeName(info.param.type)); });
+
+TEST_P(FloatComparisons, OfSetpAndSetAreThoseOfTheNumbers) {
+  const Type type = GetParam().type, row = RegisterOf(type);
+  const std::string_view name = TypeName(type);
+  ForAll([&](const std::string& form, const Column& a, const Column& b,
+             const std::vector<bool>& expected) {
+    auto results =
+        RunColumns(absl::StrFormat("setp%s.%s %%p, %%a, %%b; set%s.u32.%s %%d, %%a, %%b;", form,
+                                   name, form, name),
+                   {{"p", Type::kPred}, {"d", Type::kB32}, {"a", row, a}, {"b", row, b}});
+    const Column p = results["p"], d = results["d"];
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(p[i], expected[i] ? 1u : 0u) << form << " of " << a[i] << ", " << b[i];
+      ASSERT_EQ(d[i], expected[i] ? 0xffffffffu : 0u) << form << " of " << a[i] << ", " << b[i];
+    }
+  });
+}
+
+using PairComparisons = FloatComparisons;
+INSTANTIATE_TEST_SUITE_P(Of, PairComparisons, ::testing::Values(exact::kF16, exact::kBf16),
+                         [](const auto& info) { return std::string(TypeName(info.param.type)); });
+
+TEST_P(PairComparisons, AreTwo) {
+  const exact::Format& format = GetParam();
+  const std::string_view name = TypeName(format.type);
+  ForAll([&](const std::string& form, const Column& a, const Column& b,
+             const std::vector<bool>& expected) {
+    auto results =
+        RunColumns(absl::StrFormat("setp%s.%sx2 %%p|%%q, %%a, %%b; set%s.%sx2.%sx2 %%d, %%a, %%b;",
+                                   form, name, form, name, name),
+                   {{"p", Type::kPred},
+                    {"q", Type::kPred},
+                    {"d", Type::kB32},
+                    {"a", Type::kB32, Paired(a)},
+                    {"b", Type::kB32, Paired(b)}});
+    const Column predicates[] = {results["p"], results["q"]}, d = results["d"];
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(predicates[i % 2][i / 2], expected[i] ? 1u : 0u) << form;
+      ASSERT_EQ(d[i / 2] >> (i % 2 * 16) & 0xffff, expected[i] ? format.one() : 0u) << form;
+    }
+  });
 }
 
 // set writes a value as wide as its type, and the register beside it keeps its own.
