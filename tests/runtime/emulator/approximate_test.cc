@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tests/runtime/emulator/exact_arithmetic.h"
+#include "tests/runtime/emulator/form_testing.h"
 #include "tests/runtime/emulator/lane_testing.h"
 
 namespace duotone::emulator {
@@ -191,8 +191,6 @@ uint64_t NearestTo(L value, const exact::Format& format) {
   }
   return Encode(exact::FromLongDouble(value), format, Rounding::kRn);
 }
-
-using Column = std::vector<uint64_t>;
 
 class EveryApproximation : public ::testing::TestWithParam<Documented> {
  protected:

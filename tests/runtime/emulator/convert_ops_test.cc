@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tests/runtime/emulator/exact_arithmetic.h"
+#include "tests/runtime/emulator/form_testing.h"
 #include "tests/runtime/emulator/lane_testing.h"
 
 namespace duotone::emulator {
@@ -96,26 +96,12 @@ TEST(ConvertOps, IntegersAreExtendedByTheirSourceAndSaturateWhenAsked) {
 
 // ---- Every form of cvt, against exact integers
 
-using Column = std::vector<uint64_t>;
 using Modifiers = std::vector<std::string>;
 
 const Modifiers kModes = {".rn", ".rz", ".rm", ".rp"};
 const Modifiers kIntegralModes = {".rni", ".rzi", ".rmi", ".rpi"};
 const std::vector<Type> kIntegers = {Type::kU8, Type::kU16, Type::kU32, Type::kU64,
                                      Type::kS8, Type::kS16, Type::kS32, Type::kS64};
-
-// All concatenations of one of each: {".rn"} x {"", ".sat"}.
-Modifiers Crossed(const std::vector<Modifiers>& lists) {
-  Modifiers all = {""};
-  for (const Modifiers& list : lists) {
-    Modifiers longer;
-    for (const std::string& start : all) {
-      for (const std::string& end : list) longer.push_back(start + end);
-    }
-    all = longer;
-  }
-  return all;
-}
 
 const exact::Format& FormatOfFloat(Type type) {
   for (const exact::Format* format : {&exact::kF16, &exact::kBf16, &exact::kF32}) {
