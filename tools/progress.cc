@@ -41,6 +41,13 @@ std::string ProgressLine(const StepReport& report, bool scaled, double samples_p
   return line;
 }
 
+std::string EvaluationLine(int64_t batch, int64_t batches, double samples_per_second,
+                           double ms_per_batch) {
+  return absl::StrFormat("evaluation  batch %d/%d  %s samples/s  %.1f ms/batch  eta %s", batch,
+                         batches, Short(samples_per_second), ms_per_batch,
+                         Duration(static_cast<double>(batches - batch) * ms_per_batch / 1e3));
+}
+
 Progress::Progress(bool scaled, bool quiet)
     : scaled_(scaled), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), last_(Clock::now()) {}
 
@@ -56,19 +63,37 @@ void Progress::Count(int64_t rows) {
   ++steps_;
 }
 
-void Progress::Show(const StepReport& report, bool end_of_epoch) {
-  const double seconds = std::chrono::duration<double>(Clock::now() - last_).count();
-  const double per_second = seconds > 0 ? static_cast<double>(rows_) / seconds : 0;
-  const double ms = steps_ > 0 ? 1e3 * seconds / static_cast<double>(steps_) : 0;
-  const std::string line = ProgressLine(report, scaled_, per_second, ms);
+double Progress::Seconds() const {
+  return std::chrono::duration<double>(Clock::now() - last_).count();
+}
+double Progress::SamplesPerSecond() const {
+  const double seconds = Seconds();
+  return seconds > 0 ? static_cast<double>(rows_) / seconds : 0;
+}
+double Progress::MsPerStep() const {
+  return steps_ > 0 ? 1e3 * Seconds() / static_cast<double>(steps_) : 0;
+}
+
+void Progress::Print(const std::string& line, bool is_last) {
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s%s", line.c_str(), end_of_epoch ? "\n" : "");
+    std::fprintf(stderr, "\r\033[K%s%s", line.c_str(), is_last ? "\n" : "");
   } else {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
   std::fflush(stderr);
+  is_open_ = terminal_ && !is_last;
   last_ = Clock::now();
   rows_ = steps_ = 0;
+}
+
+void Progress::Show(const StepReport& report, bool end_of_epoch) {
+  Print(ProgressLine(report, scaled_, SamplesPerSecond(), MsPerStep()), end_of_epoch);
+}
+
+void Progress::ShowEvaluation(int64_t batch, int64_t batches) {
+  const bool is_last = batch == batches;
+  if (!Due(is_last && is_open_)) return;
+  Print(EvaluationLine(batch, batches, SamplesPerSecond(), MsPerStep()), is_last);
 }
 
 void ScaleHistory::Add(int64_t step, double scale) {

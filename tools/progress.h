@@ -29,21 +29,33 @@ struct StepReport {
 std::string ProgressLine(const StepReport& report, bool scaled, double samples_per_second,
                          double ms_per_step);
 
+// "evaluation  batch 3/79  154 samples/s  830.0 ms/batch  eta 63.1s".
+std::string EvaluationLine(int64_t batch, int64_t batches, double samples_per_second,
+                           double ms_per_batch);
+
 class Progress {
  public:
   // `scaled`: show the loss scale. `quiet`: print nothing.
   Progress(bool scaled, bool quiet);
   // True if a line is due; reading a step's metrics waits for the device, so the caller asks first.
   bool Due(bool end_of_epoch) const;
-  // Counts a step of `rows` rows.
+  // Counts a step, or a batch of the evaluation, of `rows` rows.
   void Count(int64_t rows);
   void Show(const StepReport& report, bool end_of_epoch);
+  // After `batch` of `batches`. After the last one the line is ended, if there is one.
+  void ShowEvaluation(int64_t batch, int64_t batches);
 
  private:
   using Clock = std::chrono::steady_clock;
+  // Since the last line.
+  double SamplesPerSecond() const;
+  double MsPerStep() const;
+  double Seconds() const;
+  void Print(const std::string& line, bool is_last);
   bool scaled_;
   bool quiet_;
   bool terminal_;
+  bool is_open_ = false;  // the terminal's line is to be rewritten
   Clock::time_point last_;
   int64_t rows_ = 0;  // since last_
   int64_t steps_ = 0;

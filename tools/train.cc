@@ -340,6 +340,8 @@ absl::StatusOr<EvaluationResult> Trainer::EvaluateTest() {
       result.loss += loss * static_cast<double>(batch_.rows);
     }
     rows += batch_.rows;
+    progress_->Count(batch_.rows);
+    progress_->ShowEvaluation(i + 1, batches);
     const Tensor* logits = outputs.Find("logits");
     const std::vector<int64_t> labels = LabelsOf(batch_, inputs_.specs.back());
     if (logits == nullptr || !IsFloat(logits->dtype()) || logits->shape().empty()) continue;

@@ -30,8 +30,12 @@ bool IsWritten(const uint8_t* marks, int bytes) {
     default:
       break;
   }
-  for (int i = 0; i < bytes; ++i) {
-    if (!AllWritten<uint8_t>(marks + i)) return false;
+  int at = 0;
+  for (; at + 8 <= bytes && reinterpret_cast<uintptr_t>(marks) % 8 == 0; at += 8) {
+    if (!AllWritten<uint64_t>(marks + at)) return false;
+  }
+  for (; at < bytes; ++at) {
+    if (!AllWritten<uint8_t>(marks + at)) return false;
   }
   return true;
 }
@@ -54,8 +58,13 @@ void MarkWritten(uint8_t* marks, int bytes) {
       Mark<uint64_t>(marks);
       return Mark<uint64_t>(marks + 8);
     default:
-      for (int i = 0; i < bytes; ++i) Mark<uint8_t>(marks + i);
+      break;
   }
+  int at = 0;
+  for (; at + 8 <= bytes && reinterpret_cast<uintptr_t>(marks) % 8 == 0; at += 8) {
+    Mark<uint64_t>(marks + at);
+  }
+  for (; at < bytes; ++at) Mark<uint8_t>(marks + at);
 }
 
 }  // namespace
@@ -66,13 +75,13 @@ std::string GlobalAccess::Verb() const {
 }
 
 void GlobalAccess::Found(ProblemKind kind, int lane, uint64_t address, const std::string& what) {
+  findings_.resize(std::max(findings_.size(), static_cast<size_t>(kind) + 1));
   Finding& finding = findings_[static_cast<size_t>(kind)];
   if (finding.lanes == 0) {
     finding.address = address;
     finding.what = what;
   }
   finding.lanes |= Mask{1} << lane;
-  has_findings_ = true;
 }
 
 void GlobalAccess::ReportFindings() {
@@ -138,13 +147,15 @@ void GlobalAccess::CheckShadow(int lane, uint64_t address, int64_t offset,
                         kOthers[static_cast<size_t>(conflict)]));
 }
 
+// What is wider than an element is a vector, or the word of a flag: it may reach into padding.
+int64_t GlobalAccess::LimitOf(const GlobalMemory::Range& range) const {
+  return options_.bytes > range.element_bytes ? range.padded_bytes : range.bytes;
+}
+
 uint8_t* GlobalAccess::ResolveLane(int lane, uint64_t address) {
   range_ = memory_.FindRange(address, options_.writes, range_);
   const int64_t inside = range_ == nullptr ? 0 : static_cast<int64_t>(address - range_->begin);
-  // What is wider than an element is a vector, or the word of a flag: it may reach into padding.
-  const int64_t limit = range_ == nullptr                        ? -1
-                        : options_.bytes > range_->element_bytes ? range_->padded_bytes
-                                                                 : range_->bytes;
+  const int64_t limit = range_ == nullptr ? -1 : LimitOf(*range_);
   if (inside + options_.bytes > limit || (options_.writes && !range_->is_writable)) {
     Outside(lane, address, range_);
     return nullptr;
@@ -165,20 +176,78 @@ uint8_t* GlobalAccess::ResolveLane(int lane, uint64_t address) {
   return range_->allocation->data.get() + offset;
 }
 
+// True if the bytes, which lie in the range, have been written and no other block of the launch is
+// in conflict with the access. Looking again lane by lane finds what is wrong.
+bool GlobalAccess::IsSoundRun(int64_t offset, int64_t bytes, const GlobalMemory::Range& range) {
+  uint8_t* marks = range.allocation->written.get() + offset;
+  if (options_.reads && !IsWritten(marks, static_cast<int>(bytes))) return false;
+  if (options_.writes) MarkWritten(marks, static_cast<int>(bytes));
+  return range.allocation->shadow->Access(offset, bytes, options_.kind, memory_.launch(),
+                                          warp_.block->linear) == Conflict::kNone;
+}
+
+bool GlobalAccess::ResolveTogether(const Addresses& addresses, Pointers& pointers) {
+  const GlobalMemory::Range* range = memory_.FindRange(addresses[0], options_.writes, nullptr);
+  if (range == nullptr || (options_.writes && !range->is_writable)) return false;
+  const auto bytes = static_cast<uint64_t>(options_.bytes);
+  // Lanes in the padding of a range are looked at one by one.
+  if (!std::has_single_bit(bytes) || range->bytes < options_.bytes) return false;
+  const uint64_t last = static_cast<uint64_t>(range->bytes) - bytes;
+  bool is_outside = false, is_run = true;
+  uint64_t all = 0;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    all |= addresses[lane];
+    is_outside |= addresses[lane] - range->begin > last;
+    is_run &= addresses[lane] == addresses[0] + lane * bytes;
+  }
+  if (is_outside || (all & (bytes - 1)) != 0) return false;
+  const uint64_t base = range->allocation->base;
+  if (is_checked_) {
+    const auto size = static_cast<int64_t>(bytes);
+    if (is_run) {
+      if (!IsSoundRun(static_cast<int64_t>(addresses[0] - base), kLanes * size, *range)) {
+        return false;
+      }
+    } else {
+      for (const uint64_t address : addresses) {
+        if (!IsSoundRun(static_cast<int64_t>(address - base), size, *range)) return false;
+      }
+    }
+  }
+  uint8_t* data = range->allocation->data.get();
+  for (int lane = 0; lane < kLanes; ++lane) pointers[lane] = data + (addresses[lane] - base);
+  is_run_ = is_run;
+  return true;
+}
+
 GlobalAccess::Pointers GlobalAccess::Resolve(Mask mask, const Addresses& addresses) {
   Pointers pointers;
-  pointers.fill(nullptr);
-  for (Mask left = mask; left != 0; left &= left - 1) {
-    const int lane = std::countr_zero(left);
-    pointers[lane] = ResolveLane(lane, addresses[lane]);
+  if (mask != kAllLanes || !ResolveTogether(addresses, pointers)) {
+    pointers.fill(nullptr);
+    for (Mask left = mask; left != 0; left &= left - 1) {
+      const int lane = std::countr_zero(left);
+      pointers[lane] = ResolveLane(lane, addresses[lane]);
+    }
+    if (!findings_.empty()) ReportFindings();
   }
-  if (has_findings_) ReportFindings();
   if (warp_.block->counters != nullptr) Count(mask, addresses);
   return pointers;
 }
 
-// Distinct sectors of the request. Lanes mostly come in ascending order; others are sorted.
+// Counts the distinct sectors of the request. Lanes mostly come in ascending order; others are
+// sorted.
 void GlobalAccess::Count(Mask mask, const Addresses& addresses) {
+  constexpr uint64_t kSector = 32;
+  const auto bytes = static_cast<uint64_t>(options_.bytes);
+  InstructionCounters& counters = *warp_.CountersOf(code_);
+  ++counters.requests;
+  if (is_run_) {
+    counters.sectors +=
+        static_cast<int64_t>((addresses.back() + bytes - 1) / kSector - addresses[0] / kSector + 1);
+    counters.ideal_sectors += static_cast<int64_t>((kLanes * bytes + kSector - 1) / kSector);
+    counters.bytes += kLanes * options_.bytes;
+    return;
+  }
   std::array<uint64_t, kLanes> used;
   size_t count = 0;
   bool ascending = true;
@@ -188,13 +257,12 @@ void GlobalAccess::Count(Mask mask, const Addresses& addresses) {
     used[count++] = address;
   }
   if (!ascending) std::sort(used.begin(), used.begin() + count);
-  constexpr uint64_t kSector = 32;
   int64_t sectors = 0, distinct = 0;
   uint64_t next_sector = 0;
   for (size_t i = 0; i < count; ++i) {
     if (i == 0 || used[i] != used[i - 1]) ++distinct;
     const uint64_t first = used[i] / kSector;
-    const uint64_t last = (used[i] + static_cast<uint64_t>(options_.bytes) - 1) / kSector;
+    const uint64_t last = (used[i] + bytes - 1) / kSector;
     if (i == 0 || first >= next_sector) {
       sectors += static_cast<int64_t>(last - first) + 1;
     } else if (last >= next_sector) {
@@ -202,8 +270,6 @@ void GlobalAccess::Count(Mask mask, const Addresses& addresses) {
     }
     next_sector = std::max(next_sector, last + 1);
   }
-  InstructionCounters& counters = *warp_.CountersOf(code_);
-  ++counters.requests;
   counters.sectors += sectors;
   counters.ideal_sectors += (distinct * options_.bytes + 31) / 32;
   counters.bytes += static_cast<int64_t>(count) * options_.bytes;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/emulator/global_memory.h"
 #include "runtime/emulator/warp.h"
@@ -39,6 +40,11 @@ class GlobalAccess {
     uint64_t address = 0;
     std::string what;
   };
+  // The short way: all 32 lanes' accesses lie in one range, aligned, and nothing is wrong with
+  // them. False, without pointers, if one must look at each lane.
+  bool ResolveTogether(const Addresses& addresses, Pointers& pointers);
+  bool IsSoundRun(int64_t offset, int64_t bytes, const GlobalMemory::Range& range);
+  int64_t LimitOf(const GlobalMemory::Range& range) const;
   uint8_t* ResolveLane(int lane, uint64_t address);
   void CheckShadow(int lane, uint64_t address, int64_t offset, const GlobalMemory::Range& range);
   void CheckWritten(int lane, uint64_t address, int64_t offset, const GlobalMemory::Range& range);
@@ -54,8 +60,8 @@ class GlobalAccess {
   const Options options_;
   const bool is_checked_;
   const GlobalMemory::Range* range_ = nullptr;  // of the lane before
-  std::array<Finding, 16> findings_;            // by kind
-  bool has_findings_ = false;
+  bool is_run_ = false;                         // the lanes' accesses lie side by side
+  std::vector<Finding> findings_;               // by kind; empty as long as there is none
 };
 
 }  // namespace duotone::emulator

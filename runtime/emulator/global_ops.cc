@@ -57,40 +57,43 @@ uint64_t Extend(uint64_t value, Type type) {
   return static_cast<uint64_t>(static_cast<int64_t>(value << shift) >> shift);
 }
 
-// One element of the vector, for the lanes that have an address.
+// The lanes that have an address.
+Mask LanesOf(const Pointers& pointers) {
+  return LanesWhere([&](int lane) { return pointers[lane] != nullptr; });
+}
+
+template <typename Function>
+void ForEachLane(Mask lanes, const Function& function) {
+  if (lanes == kAllLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) function(lane);
+    return;
+  }
+  for (; lanes != 0; lanes &= lanes - 1) function(std::countr_zero(lanes));
+}
+
+// One element of the vector, into rows of its size.
 template <typename Element>
-void LoadSame(Warp& warp, uint32_t row, const Pointers& from, int64_t offset) {
+void LoadSame(Warp& warp, uint32_t row, Mask lanes, const Pointers& from, int64_t offset) {
   Element* d = warp.Row<Element>(row);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (from[lane] == nullptr) continue;
+  ForEachLane(lanes, [&](int lane) {
     d[lane] =
         __atomic_load_n(reinterpret_cast<const Element*>(from[lane] + offset), __ATOMIC_RELAXED);
-  }
+  });
 }
 
-void LoadWide(Warp& warp, uint32_t row, int row_bytes, Type type, const Pointers& from,
+void LoadWide(Warp& warp, uint32_t row, int row_bytes, Type type, Mask lanes, const Pointers& from,
               int64_t offset) {
   uint8_t* d = warp.Row<uint8_t>(row);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (from[lane] == nullptr) continue;
+  ForEachLane(lanes, [&](int lane) {
     const uint64_t value = Extend(LoadElement(from[lane] + offset, TypeBytes(type)), type);
     std::memcpy(d + lane * row_bytes, &value, static_cast<size_t>(row_bytes));
-  }
-}
-
-// A lane that must not read gets zeros.
-void ZeroBadLanes(Warp& warp, uint32_t row, int row_bytes, Mask mask, const Pointers& from) {
-  for (Mask left = mask; left != 0; left &= left - 1) {
-    const int lane = std::countr_zero(left);
-    if (from[lane] == nullptr) {
-      std::memset(warp.Row<uint8_t>(row) + lane * row_bytes, 0, static_cast<size_t>(row_bytes));
-    }
-  }
+  });
 }
 
 void LoadInto(Warp& warp, const Code& code, Mask mask, const Pointers& from) {
   const Instruction& in = *code.instruction;
   const int bytes = TypeBytes(in.type);
+  const Mask lanes = LanesOf(from);
   for (int i = 0; i < in.vector; ++i) {
     const Operand& operand = in.operands[0][static_cast<size_t>(i)];
     const uint32_t row = code.row[static_cast<size_t>(i)];
@@ -98,47 +101,52 @@ void LoadInto(Warp& warp, const Code& code, Mask mask, const Pointers& from) {
     const int row_bytes = RowBytes(operand);
     const int64_t offset = int64_t{i} * bytes;
     if (row_bytes == bytes && bytes == 4) {
-      LoadSame<uint32_t>(warp, row, from, offset);
+      LoadSame<uint32_t>(warp, row, lanes, from, offset);
     } else if (row_bytes == bytes && bytes == 8) {
-      LoadSame<uint64_t>(warp, row, from, offset);
+      LoadSame<uint64_t>(warp, row, lanes, from, offset);
     } else if (row_bytes == bytes && bytes == 2) {
-      LoadSame<uint16_t>(warp, row, from, offset);
+      LoadSame<uint16_t>(warp, row, lanes, from, offset);
     } else {
-      LoadWide(warp, row, row_bytes, in.type, from, offset);
+      LoadWide(warp, row, row_bytes, in.type, lanes, from, offset);
     }
-    ZeroBadLanes(warp, row, row_bytes, mask, from);
+    // A lane that must not read gets zeros.
+    if (lanes == mask) continue;
+    ForEachLane(mask & ~lanes, [&](int lane) {
+      std::memset(warp.Row<uint8_t>(row) + lane * row_bytes, 0, static_cast<size_t>(row_bytes));
+    });
   }
 }
 
 template <typename Element>
-void StoreSame(Warp& warp, uint32_t row, const Pointers& to, int64_t offset) {
+void StoreSame(Warp& warp, uint32_t row, Mask lanes, const Pointers& to, int64_t offset) {
   const Element* values = warp.Row<Element>(row);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (to[lane] == nullptr) continue;
+  ForEachLane(lanes, [&](int lane) {
     __atomic_store_n(reinterpret_cast<Element*>(to[lane] + offset), values[lane], __ATOMIC_RELAXED);
-  }
+  });
 }
 
 void StoreFrom(Warp& warp, const Code& code, const Pointers& to) {
   const Instruction& in = *code.instruction;
   const int bytes = TypeBytes(in.type);
+  const Mask lanes = LanesOf(to);
   for (int i = 0; i < in.vector; ++i) {
     const Operand& operand = in.operands[1][static_cast<size_t>(i)];
     const uint32_t row = code.row[static_cast<size_t>(i) + 1];
     const int row_bytes = RowBytes(operand);
     const int64_t offset = int64_t{i} * bytes;
     if (row_bytes == bytes && bytes == 4) {
-      StoreSame<uint32_t>(warp, row, to, offset);
+      StoreSame<uint32_t>(warp, row, lanes, to, offset);
     } else if (row_bytes == bytes && bytes == 8) {
-      StoreSame<uint64_t>(warp, row, to, offset);
+      StoreSame<uint64_t>(warp, row, lanes, to, offset);
+    } else if (row_bytes == bytes && bytes == 2) {
+      StoreSame<uint16_t>(warp, row, lanes, to, offset);
     } else {
       const uint8_t* values = warp.Row<uint8_t>(row);
-      for (int lane = 0; lane < kLanes; ++lane) {
-        if (to[lane] == nullptr) continue;
+      ForEachLane(lanes, [&](int lane) {
         uint64_t value = 0;
         std::memcpy(&value, values + lane * row_bytes, static_cast<size_t>(row_bytes));
         StoreElement(to[lane] + offset, bytes, value);
-      }
+      });
     }
   }
 }
@@ -292,14 +300,11 @@ using AccessFunction = void (*)(Warp&, const Code&, Mask, const Addresses&);
 template <AccessFunction kGlobal, AccessFunction kShared, AccessFunction kLocal>
 void Generic(Warp& warp, const Code& code, Mask mask, int address_row) {
   Addresses addresses = warp.Addresses(code, address_row);
-  Mask shared = 0, local = 0;
-  for (Mask left = mask; left != 0; left &= left - 1) {
-    const int lane = std::countr_zero(left);
-    const uint64_t window = addresses[lane] & kWindowMask;
-    if (window == kSharedWindow) shared |= Mask{1} << lane;
-    if (window == kLocalWindow) local |= Mask{1} << lane;
-    if (window == kSharedWindow || window == kLocalWindow) addresses[lane] &= ~kWindowMask;
-  }
+  const auto lanes_in = [&](uint64_t window) {
+    return mask & LanesWhere([&](int lane) { return (addresses[lane] & kWindowMask) == window; });
+  };
+  const Mask shared = lanes_in(kSharedWindow), local = lanes_in(kLocalWindow);
+  ForEachLane(shared | local, [&](int lane) { addresses[lane] &= ~kWindowMask; });
   const Mask global = mask & ~shared & ~local;
   if (global != 0) kGlobal(warp, code, global, addresses);
   if (shared != 0) kShared(warp, code, shared, addresses);

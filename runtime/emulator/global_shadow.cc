@@ -43,14 +43,44 @@ uint64_t Note(std::atomic<uint64_t>& word, uint64_t launch, uint64_t block, uint
   const uint64_t mine =
       launch << kLaunchShift | block << kBlockShift | mask | (read_only ? kReadOnlyBit : 0);
   uint64_t old = word.load();
-  for (;;) {
+  while (old != mine) {
     uint64_t next = mine;
     if (LaunchOf(old) == launch) {
       next = old | (mine & (kMaskBits | kReadOnlyBit));
       if (BlockOf(old) != block) next |= kSeveral;
     }
-    if (next == old || word.compare_exchange_weak(old, next)) return old;
+    if (next == old || word.compare_exchange_weak(old, next)) break;
   }
+  return old;
+}
+
+// An access of some bytes of one granule by its three words.
+template <AccessKind kKind>
+Conflict AccessGranule(std::atomic<uint64_t>* words, uint32_t mask, uint64_t launch,
+                       uint64_t block) {
+  // The access is noted first: of two at the same time at least one sees the other.
+  if constexpr (kKind == AccessKind::kRead || kKind == AccessKind::kReadOnly) {
+    constexpr bool kIsReadOnly = kKind == AccessKind::kReadOnly;
+    Note(words[kReads], launch, block, mask, kIsReadOnly);
+    const uint64_t writes = words[kWrites].load(), atomics = words[kAtomics].load();
+    if (kIsReadOnly && (IsTouched(writes, launch, mask) || IsTouched(atomics, launch, mask))) {
+      return Conflict::kWithReadOnly;
+    }
+    if (IsForeign(writes, launch, block, mask)) return Conflict::kWithWrite;
+    if (IsForeign(atomics, launch, block, mask)) return Conflict::kWithAtomic;
+    return Conflict::kNone;
+  }
+  const bool is_atomic = kKind == AccessKind::kAtomic;
+  const uint64_t before = Note(words[is_atomic ? kAtomics : kWrites], launch, block, mask, false);
+  const uint64_t reads = words[kReads].load();
+  if (IsTouched(reads, launch, mask) && (reads & kReadOnlyBit) != 0) return Conflict::kWithReadOnly;
+  const uint64_t writes = is_atomic ? words[kWrites].load() : before;
+  if (IsForeign(writes, launch, block, mask)) return Conflict::kWithWrite;
+  if (IsForeign(reads, launch, block, mask)) return Conflict::kWithRead;
+  if (!is_atomic && IsForeign(words[kAtomics].load(), launch, block, mask)) {
+    return Conflict::kWithAtomic;
+  }
+  return Conflict::kNone;
 }
 
 }  // namespace
@@ -64,63 +94,45 @@ GlobalShadow::GlobalShadow(int64_t bytes)
   DUOTONE_CHECK(words_ != nullptr) << "no memory for the shadow of " << bytes << " bytes";
 }
 
-Conflict GlobalShadow::AccessGranule(Word* words, uint32_t mask, AccessKind kind, uint64_t launch,
-                                     uint64_t block) {
-  // The access is noted first: of two at the same time at least one sees the other.
-  switch (kind) {
-    case AccessKind::kRead:
-    case AccessKind::kReadOnly: {
-      const bool read_only = kind == AccessKind::kReadOnly;
-      Note(words[kReads], launch, block, mask, read_only);
-      const uint64_t writes = words[kWrites].load(), atomics = words[kAtomics].load();
-      if (read_only && (IsTouched(writes, launch, mask) || IsTouched(atomics, launch, mask))) {
-        return Conflict::kWithReadOnly;
-      }
-      if (IsForeign(writes, launch, block, mask)) return Conflict::kWithWrite;
-      if (IsForeign(atomics, launch, block, mask)) return Conflict::kWithAtomic;
-      return Conflict::kNone;
-    }
-    case AccessKind::kWrite: {
-      const uint64_t before = Note(words[kWrites], launch, block, mask, false);
-      const uint64_t reads = words[kReads].load();
-      if (IsTouched(reads, launch, mask) && (reads & kReadOnlyBit) != 0) {
-        return Conflict::kWithReadOnly;
-      }
-      if (IsForeign(before, launch, block, mask)) return Conflict::kWithWrite;
-      if (IsForeign(reads, launch, block, mask)) return Conflict::kWithRead;
-      if (IsForeign(words[kAtomics].load(), launch, block, mask)) return Conflict::kWithAtomic;
-      return Conflict::kNone;
-    }
-    case AccessKind::kAtomic: {
-      Note(words[kAtomics], launch, block, mask, false);
-      const uint64_t reads = words[kReads].load();
-      if (IsTouched(reads, launch, mask) && (reads & kReadOnlyBit) != 0) {
-        return Conflict::kWithReadOnly;
-      }
-      if (IsForeign(words[kWrites].load(), launch, block, mask)) return Conflict::kWithWrite;
-      if (IsForeign(reads, launch, block, mask)) return Conflict::kWithRead;
-      return Conflict::kNone;
-    }
-  }
-  return Conflict::kNone;
-}
-
-Conflict GlobalShadow::Access(int64_t offset, int bytes, AccessKind kind, uint32_t number,
-                              int64_t block) {
-  const uint64_t launch = LaunchField(number);
+template <AccessKind kKind>
+Conflict GlobalShadow::AccessGranules(int64_t offset, int64_t bytes, uint64_t launch,
+                                      uint64_t block) {
   Conflict found = Conflict::kNone;
-  int64_t at = offset;
+  Word* words = words_.get() + offset / 4 * kWordsPerGranule;
+  if (offset % 4 == 0 && bytes % 4 == 0) {
+    for (const Word* end = words + bytes / 4 * kWordsPerGranule; words != end;
+         words += kWordsPerGranule) {
+      const Conflict here = AccessGranule<kKind>(words, kMaskBits, launch, block);
+      if (here != Conflict::kNone) found = here;
+    }
+    return found;
+  }
   const int64_t end = offset + bytes;
-  while (at < end) {
-    const int64_t granule = at / 4;
-    const int64_t next = std::min(end, (granule + 1) * 4);
+  for (int64_t at = offset; at < end; words += kWordsPerGranule) {
+    const int64_t next = std::min(end, (at / 4 + 1) * 4);
     const auto mask = static_cast<uint32_t>(((1u << (next - at)) - 1) << (at % 4));
-    const Conflict here = AccessGranule(words_.get() + granule * kWordsPerGranule, mask, kind,
-                                        launch, static_cast<uint64_t>(block) & 0xffffffffu);
+    const Conflict here = AccessGranule<kKind>(words, mask, launch, block);
     if (here != Conflict::kNone) found = here;
     at = next;
   }
   return found;
+}
+
+Conflict GlobalShadow::Access(int64_t offset, int64_t bytes, AccessKind kind, uint32_t number,
+                              int64_t block) {
+  const uint64_t launch = LaunchField(number);
+  const uint64_t block_field = static_cast<uint64_t>(block) & 0xffffffffu;
+  switch (kind) {
+    case AccessKind::kRead:
+      return AccessGranules<AccessKind::kRead>(offset, bytes, launch, block_field);
+    case AccessKind::kReadOnly:
+      return AccessGranules<AccessKind::kReadOnly>(offset, bytes, launch, block_field);
+    case AccessKind::kWrite:
+      return AccessGranules<AccessKind::kWrite>(offset, bytes, launch, block_field);
+    case AccessKind::kAtomic:
+      return AccessGranules<AccessKind::kAtomic>(offset, bytes, launch, block_field);
+  }
+  return Conflict::kNone;
 }
 
 void GlobalShadow::Count(int64_t offset, int64_t bytes, uint32_t number, int64_t* read,

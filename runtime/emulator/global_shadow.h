@@ -28,9 +28,9 @@ class GlobalShadow {
  public:
   explicit GlobalShadow(int64_t bytes);
 
-  // Notes that `block` of launch `number` accesses `bytes` (at most 16) at `offset`, aligned to
-  // their number or their elements', and says what it is in conflict with. From several threads.
-  Conflict Access(int64_t offset, int bytes, AccessKind kind, uint32_t number, int64_t block);
+  // Notes that `block` of launch `number` accesses `bytes` at `offset` and says what it is in
+  // conflict with. From several threads.
+  Conflict Access(int64_t offset, int64_t bytes, AccessKind kind, uint32_t number, int64_t block);
 
   // How many bytes of [offset, offset + bytes) the launch has read and written.
   void Count(int64_t offset, int64_t bytes, uint32_t number, int64_t* read, int64_t* written) const;
@@ -39,8 +39,8 @@ class GlobalShadow {
   // Three words for each 4 bytes: plain reads, plain writes, atomics. A word: launch number, block,
   // mask of bytes, whether several blocks came, whether one read as read-only.
   using Word = std::atomic<uint64_t>;
-  Conflict AccessGranule(Word* words, uint32_t mask, AccessKind kind, uint64_t launch,
-                         uint64_t block);
+  template <AccessKind kKind>
+  Conflict AccessGranules(int64_t offset, int64_t bytes, uint64_t launch, uint64_t block);
 
   std::unique_ptr<Word, void (*)(void*)> words_;
 };

@@ -8,34 +8,23 @@
 namespace duotone::emulator {
 namespace {
 
-struct TypeRow {
-  std::string_view name;
-  int bytes;
-};
 // In enum order.
-constexpr std::array<TypeRow, 22> kTypes = {{
-    {"none", 0},  {"pred", 0}, {"b8", 1},    {"b16", 2},    {"b32", 4},  {"b64", 8},
-    {"b128", 16}, {"u8", 1},   {"u16", 2},   {"u32", 4},    {"u64", 8},  {"s8", 1},
-    {"s16", 2},   {"s32", 4},  {"s64", 8},   {"f16", 2},    {"bf16", 2}, {"tf32", 4},
-    {"f32", 4},   {"f64", 8},  {"f16x2", 4}, {"bf16x2", 4},
-}};
-static_assert(static_cast<size_t>(Type::kBf16x2) + 1 == kTypes.size());
+constexpr std::string_view kTypeNames[] = {
+    "none", "pred", "b8",  "b16", "b32", "b64",  "b128", "u8",  "u16", "u32",   "u64",
+    "s8",   "s16",  "s32", "s64", "f16", "bf16", "tf32", "f32", "f64", "f16x2", "bf16x2",
+};
+static_assert(std::size(kTypeNames) == static_cast<size_t>(Type::kBf16x2) + 1);
 
 }  // namespace
 
-int TypeBytes(Type type) { return kTypes[static_cast<size_t>(type)].bytes; }
 bool IsFloat(Type type) { return type >= Type::kF16 && type <= Type::kBf16x2; }
 bool IsPair(Type type) { return type == Type::kF16x2 || type == Type::kBf16x2; }
 bool IsSigned(Type type) { return type >= Type::kS8 && type <= Type::kS64; }
-std::string_view TypeName(Type type) { return kTypes[static_cast<size_t>(type)].name; }
-
-int RowBytes(const Operand& operand) {
-  return TypeBytes(operand.kind == Operand::Kind::kRegister ? operand.register_type : operand.type);
-}
+std::string_view TypeName(Type type) { return kTypeNames[static_cast<size_t>(type)]; }
 
 Type TypeFromName(std::string_view name) {
-  for (size_t i = 1; i < kTypes.size(); ++i) {
-    if (kTypes[i].name == name) return static_cast<Type>(i);
+  for (size_t i = 1; i < std::size(kTypeNames); ++i) {
+    if (kTypeNames[i] == name) return static_cast<Type>(i);
   }
   return Type::kNone;
 }

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,7 +44,12 @@ enum class Type : uint8_t {
   kBf16x2,
 };
 // Bytes of one value; a predicate has none.
-int TypeBytes(Type type);
+inline int TypeBytes(Type type) {
+  // In enum order.
+  constexpr int8_t kBytes[] = {0, 0, 1, 2, 4, 8, 16, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 4, 8, 4, 4};
+  static_assert(std::size(kBytes) == static_cast<size_t>(Type::kBf16x2) + 1);
+  return kBytes[static_cast<size_t>(type)];
+}
 bool IsFloat(Type type);                   // kF16 to kBf16x2
 bool IsPair(Type type);                    // kF16x2, kBf16x2
 bool IsSigned(Type type);                  // kS8 to kS64
@@ -275,7 +281,9 @@ struct Operand {
 };
 // Bytes of one lane's value in the operand's row: those of the register, which may be wider than
 // the type, or of the type.
-int RowBytes(const Operand& operand);
+inline int RowBytes(const Operand& operand) {
+  return TypeBytes(operand.kind == Operand::Kind::kRegister ? operand.register_type : operand.type);
+}
 // One operand as written: a scalar has one element, {%f1, %f2} two.
 using OperandGroup = std::vector<Operand>;
 

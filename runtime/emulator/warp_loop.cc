@@ -225,7 +225,7 @@ void RunAligned(Warp& warp, size_t index, const Code& code) {
 void Count(Warp& warp, const Code& code, Mask mask) {
   InstructionCounters& counters = (*warp.block->counters)[static_cast<size_t>(code.index)];
   ++counters.executions;
-  counters.lanes += std::popcount(mask);
+  counters.lanes += mask == kAllLanes ? kLanes : std::popcount(mask);
 }
 
 // Executes instructions of a fragment until it waits, ends, parts, or `limit` is used up.

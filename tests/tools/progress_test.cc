@@ -35,6 +35,11 @@ TEST(ProgressTest, WithoutScalingTheScaleIsNotShown) {
             "epoch 2  step 1/3  loss 2.0000  99 samples/s  1000.0 ms/step  eta 55.6h");
 }
 
+TEST(ProgressTest, ALongEvaluationSaysHowFarItIs) {
+  EXPECT_EQ(EvaluationLine(3, 79, 154.2, 830),
+            "evaluation  batch 3/79  154 samples/s  830.0 ms/batch  eta 63.1s");
+}
+
 TEST(ScaleHistoryTest, NamesTheStepOfEachChange) {
   ScaleHistory history;
   history.Add(1, 65536);
