@@ -1,4 +1,5 @@
 // cvt: between all types, with all rounding modes (PTX ISA 8.5, 9.7.9.21).
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -92,7 +93,7 @@ void ConvertAny(Warp& warp, const Code& code, Mask mask) {
 }
 
 // cvt.rn.f16x2.f32 d, a, b: a becomes the upper half.
-void ConvertPair(Warp& warp, const Code& code, Mask mask) {
+void ConvertAnyPair(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
   const float* a = warp.Row<float>(code.row[1]);
   const float* b = warp.Row<float>(code.row[2]);
@@ -103,6 +104,11 @@ void ConvertPair(Warp& warp, const Code& code, Mask mask) {
 }
 
 // ---- The frequent ones
+
+template <typename F>
+struct Pair {
+  static uint32_t Of(float a, float b) { return uint32_t{F::Of(a)} << 16 | uint32_t{F::Of(b)}; }
+};
 
 struct HalfToSingle {
   static uint32_t Of(uint16_t a) {
@@ -126,6 +132,24 @@ struct SingleToBrain {
   static uint16_t Of(float a) {
     const uint16_t bits = ToBF16(a).bits;
     return (bits & 0x7fff) > 0x7f80 ? uint16_t{0x7fff} : bits;
+  }
+};
+// NaN becomes +0.
+template <bool kFtz>
+struct Saturate {
+  static float Of(float value) {
+    const float a = kFtz ? Flushed(value) : value;
+    return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f;
+  }
+};
+struct SingleToDouble {
+  static uint64_t Of(float a) {
+    return std::isnan(a) ? 0x7fffffffffffffffu : std::bit_cast<uint64_t>(double{a});
+  }
+};
+struct DoubleToSingle {
+  static uint32_t Of(double a) {
+    return std::isnan(a) ? 0x7fffffffu : std::bit_cast<uint32_t>(static_cast<float>(a));
   }
 };
 template <typename D, typename A>
@@ -155,7 +179,31 @@ Handler FindIntegerTo(Type from) {
 
 bool IsInteger(Type type) { return type >= Type::kU8 && type <= Type::kS64; }
 
+// To f32 and f64 and from there.
+Handler FindFrequentFloat(const Instruction& in) {
+  const bool is_single = in.type == Type::kF32;
+  if (is_single && in.source_type == Type::kF32 && in.rounding == Rounding::kNone && in.sat) {
+    return in.ftz ? Unary<float, float, Saturate<true>> : Unary<float, float, Saturate<false>>;
+  }
+  if (in.sat || in.ftz) return nullptr;
+  if (is_single && in.source_type == Type::kF64 && in.rounding == Rounding::kRn) {
+    return Unary<uint32_t, double, DoubleToSingle>;
+  }
+  if (in.type == Type::kF64 && in.source_type == Type::kF32 && in.rounding == Rounding::kNone) {
+    return Unary<uint64_t, float, SingleToDouble>;
+  }
+  return nullptr;
+}
+
+Handler FindPair(const Instruction& in) {
+  if (in.rounding != Rounding::kRn && in.rounding != Rounding::kRz) return nullptr;
+  if (in.rounding == Rounding::kRz || in.relu || in.sat || in.ftz) return ConvertAnyPair;
+  return in.type == Type::kF16x2 ? Binary<uint32_t, float, float, Pair<SingleToHalf>>
+                                 : Binary<uint32_t, float, float, Pair<SingleToBrain>>;
+}
+
 Handler FindFrequent(const Instruction& in) {
+  if (const Handler found = FindFrequentFloat(in)) return found;
   const bool is_plain = !in.sat && !in.ftz && !in.relu;
   // The rows must be as wide as the types.
   if (!is_plain || RowBytes(in.operands[0][0]) != TypeBytes(in.type) ||
@@ -218,9 +266,7 @@ bool HasItsRounding(const Instruction& in) {
 
 Handler FindConvertHandler(const Instruction& in, const HandlerOptions&) {
   if (in.op != Op::kCvt) return nullptr;
-  if (in.type == Type::kF16x2 || in.type == Type::kBf16x2) {
-    return in.rounding == Rounding::kRn || in.rounding == Rounding::kRz ? ConvertPair : nullptr;
-  }
+  if (IsPair(in.type)) return FindPair(in);
   if (!HasItsRounding(in)) return nullptr;
   if (const Handler frequent = FindFrequent(in)) return frequent;
   return ConvertAny;

@@ -1,7 +1,6 @@
 #include "runtime/emulator/global_shadow.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 
 #include "base/check.h"
@@ -25,6 +24,11 @@ constexpr uint64_t kReadOnlyBit = uint64_t{1} << kReadOnlyShift;
 
 uint64_t LaunchOf(uint64_t word) { return word >> kLaunchShift; }
 uint64_t BlockOf(uint64_t word) { return word >> kBlockShift & 0xffffffffu; }
+
+// The bits of a mask.
+int64_t BytesOf(uint32_t mask) {
+  return (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3 & 1);
+}
 
 uint64_t LaunchField(uint32_t number) { return number % 0xffffff + 1; }
 
@@ -83,6 +87,23 @@ Conflict AccessGranule(std::atomic<uint64_t>* words, uint32_t mask, uint64_t lau
   return Conflict::kNone;
 }
 
+// function(words, mask of bytes) for each granule of [offset, offset + bytes).
+template <typename Word, typename Function>
+void ForGranules(Word* words, int64_t offset, int64_t bytes, const Function& function) {
+  words += offset / 4 * kWordsPerGranule;
+  if (offset % 4 == 0 && bytes % 4 == 0) {
+    const Word* const end = words + bytes / 4 * kWordsPerGranule;
+    for (; words != end; words += kWordsPerGranule) function(words, kMaskBits);
+    return;
+  }
+  const int64_t end = offset + bytes;
+  for (int64_t at = offset; at < end; words += kWordsPerGranule) {
+    const int64_t next = std::min(end, (at / 4 + 1) * 4);
+    function(words, static_cast<uint32_t>(((1u << (next - at)) - 1) << (at % 4)));
+    at = next;
+  }
+}
+
 }  // namespace
 
 GlobalShadow::GlobalShadow(int64_t bytes)
@@ -98,23 +119,10 @@ template <AccessKind kKind>
 Conflict GlobalShadow::AccessGranules(int64_t offset, int64_t bytes, uint64_t launch,
                                       uint64_t block) {
   Conflict found = Conflict::kNone;
-  Word* words = words_.get() + offset / 4 * kWordsPerGranule;
-  if (offset % 4 == 0 && bytes % 4 == 0) {
-    for (const Word* end = words + bytes / 4 * kWordsPerGranule; words != end;
-         words += kWordsPerGranule) {
-      const Conflict here = AccessGranule<kKind>(words, kMaskBits, launch, block);
-      if (here != Conflict::kNone) found = here;
-    }
-    return found;
-  }
-  const int64_t end = offset + bytes;
-  for (int64_t at = offset; at < end; words += kWordsPerGranule) {
-    const int64_t next = std::min(end, (at / 4 + 1) * 4);
-    const auto mask = static_cast<uint32_t>(((1u << (next - at)) - 1) << (at % 4));
+  ForGranules(words_.get(), offset, bytes, [&](Word* words, uint32_t mask) {
     const Conflict here = AccessGranule<kKind>(words, mask, launch, block);
     if (here != Conflict::kNone) found = here;
-    at = next;
-  }
+  });
   return found;
 }
 
@@ -142,16 +150,11 @@ void GlobalShadow::Count(int64_t offset, int64_t bytes, uint32_t number, int64_t
     const uint64_t value = word.load(std::memory_order_relaxed);
     return LaunchOf(value) == launch ? static_cast<uint32_t>(value >> kMaskShift & mask) : 0u;
   };
-  for (int64_t at = offset; at < offset + bytes;) {
-    const int64_t granule = at / 4;
-    const int64_t next = std::min(offset + bytes, (granule + 1) * 4);
-    const auto mask = static_cast<uint32_t>(((1u << (next - at)) - 1) << (at % 4));
-    const Word* words = words_.get() + granule * kWordsPerGranule;
+  ForGranules(words_.get(), offset, bytes, [&](const Word* words, uint32_t mask) {
     const uint32_t atomics = touched(words[kAtomics], mask);
-    *read += std::popcount(touched(words[kReads], mask) | atomics);
-    *written += std::popcount(touched(words[kWrites], mask) | atomics);
-    at = next;
-  }
+    *read += BytesOf(touched(words[kReads], mask) | atomics);
+    *written += BytesOf(touched(words[kWrites], mask) | atomics);
+  });
 }
 
 }  // namespace duotone::emulator
