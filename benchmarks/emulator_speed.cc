@@ -1,6 +1,6 @@
 // How many warp instructions a second the emulated GPU executes on one core, with all checks and
-// counters off and on: kernels of the MLP's and a GPT's training step as NVRTC compiles them, and a
-// loop of f32 multiply-adds as the upper bound.
+// counters off and on: kernels of the MLP's and a GPT's training step as NVRTC compiles them, a
+// loop of f32 multiply-adds as the upper bound, and one of tensor-core instructions.
 //
 //   cmake --build --preset release --target emulator_speed
 //   build/release/benchmarks/emulator_speed
@@ -44,17 +44,17 @@ struct Speed {
 };
 
 void Print(std::string_view name, const Speed& speed) {
-  absl::PrintF("%-44s %14d %10.1f %10.1f\n", name, speed.instructions,
+  absl::PrintF("%-44s %14d %10.2f %10.2f\n", name, speed.instructions,
                speed.instructions / speed.seconds[0] / 1e6,
                speed.instructions / speed.seconds[1] / 1e6);
 }
 
-// ---- A loop of multiply-adds
+// ---- Loops
 
-constexpr std::string_view kLoop = R"(.version 8.5
+constexpr std::string_view kFmaLoop = R"(.version 8.5
 .target sm_80
 .address_size 64
-.visible .entry fma_loop()
+.visible .entry loop()
 {
   .reg .f32 %f<6>; .reg .b32 %r; .reg .pred %p;
   mov.f32 %f0, 0f3F800000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
@@ -72,18 +72,60 @@ AGAIN:
 }
 )";
 
-absl::Status MeasureLoop() {
+// Four tensor-core instructions, 8 times in a loop. Factors lie between 1/2 and 2.
+constexpr std::string_view kMmaBegin = R"(.version 8.5
+.target sm_80
+.address_size 64
+.visible .entry loop()
+{
+  .reg .b32 %a<4>; .reg .b32 %b<2>; .reg .f32 %c<8>; .reg .b32 %r; .reg .pred %p;
+  mov.u32 %r, %tid.x;
+  mad.lo.u32 %r, %r, 0x9E3779B9, 0x7F4A7C15;
+  and.b32 %r, %r, 0x83FF83FF;
+  or.b32 %a0, %r, 0x3C003800;
+  xor.b32 %a1, %a0, 0x82A30155; xor.b32 %a2, %a1, 0x01B8822E; xor.b32 %a3, %a0, 0x00E700F4;
+  xor.b32 %b0, %a1, 0x02718291; xor.b32 %b1, %a2, 0x80C1036D;
+  mov.f32 %c0, 0f00000000; mov.f32 %c1, %c0; mov.f32 %c2, %c0; mov.f32 %c3, %c0;
+  mov.f32 %c4, %c0; mov.f32 %c5, %c0; mov.f32 %c6, %c0; mov.f32 %c7, %c0;
+  mov.u32 %r, 0;
+AGAIN:
+)";
+constexpr std::string_view kMmas = R"(
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+    {%c0, %c1, %c2, %c3}, {%a0, %a1, %a2, %a3}, {%b0, %b1}, {%c0, %c1, %c2, %c3};
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+    {%c4, %c5, %c6, %c7}, {%a0, %a1, %a2, %a3}, {%b0, %b1}, {%c4, %c5, %c6, %c7};
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+    {%c0, %c1, %c2, %c3}, {%a3, %a0, %a1, %a2}, {%b1, %b0}, {%c0, %c1, %c2, %c3};
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+    {%c4, %c5, %c6, %c7}, {%a3, %a0, %a1, %a2}, {%b1, %b0}, {%c4, %c5, %c6, %c7};
+)";
+constexpr std::string_view kMmaEnd = R"(
+  add.s32 %r, %r, 1;
+  setp.lt.s32 %p, %r, 200;
+  @%p bra AGAIN;
+  ret;
+}
+)";
+
+std::string MmaLoop() {
+  std::string ptx(kMmaBegin);
+  for (int i = 0; i < 8; ++i) ptx += kMmas;
+  return ptx.append(kMmaEnd);
+}
+
+absl::Status MeasureLoop(std::string_view name, std::string_view ptx) {
   Speed speed;
   for (const bool checked : {false, true}) {
     emulator::Machine machine(OneThread(checked));
-    DUOTONE_ASSIGN_OR_RETURN(emulator::LoadedModule * module, machine.Load(kLoop));
-    DUOTONE_ASSIGN_OR_RETURN(const emulator::Executable* kernel, machine.Find(*module, "fma_loop"));
+    DUOTONE_ASSIGN_OR_RETURN(emulator::LoadedModule * module, machine.Load(ptx));
+    DUOTONE_ASSIGN_OR_RETURN(const emulator::Executable* kernel, machine.Find(*module, "loop"));
     DUOTONE_RETURN_IF_ERROR(
         machine.Run({.module = module, .kernel = kernel, .grid = {8, 1, 1}, .block = {256, 1, 1}}));
     speed.instructions = machine.records().front()->instructions;
     speed.seconds[checked] = machine.records().front()->seconds;
   }
-  Print("fma loop", speed);
+  Print(name, speed);
   return absl::OkStatus();
 }
 
@@ -140,7 +182,8 @@ absl::Status Measure() {
                            runtime::CreateNvrtcCompiler({.only_ptx = true}));
   absl::PrintF("%-44s %14s %10s %10s\n", "one core, millions of instructions a second",
                "instructions", "unchecked", "checked");
-  DUOTONE_RETURN_IF_ERROR(MeasureLoop());
+  DUOTONE_RETURN_IF_ERROR(MeasureLoop("loop of f32 multiply-adds", kFmaLoop));
+  DUOTONE_RETURN_IF_ERROR(MeasureLoop("loop of mma.m16n8k16, f16", MmaLoop()));
   const std::vector<float> pixels = Numbers<float>(128 * 784, 1.0f);
   const std::vector<int32_t> digits = Numbers<int32_t>(128, 10);
   const std::vector<int32_t> words = Numbers<int32_t>(4 * 128, 65);

@@ -12,8 +12,8 @@ namespace duotone::emulator {
 namespace {
 
 constexpr int kM = TensorTile::kM, kN = TensorTile::kN;
-// Rows of a matrix in one register: its lanes are 8 of them, one after the other.
-constexpr int kRegisterRows = 8;
+// The lanes of a register are rows of four lanes, one after the other.
+constexpr int kRegisterRows = 8, kRowLanes = 4;
 
 // The registers that a code has from `first` on.
 struct Registers {
@@ -28,43 +28,54 @@ struct Registers {
 
 // Elements of 16 bits, two in a lane.
 struct Halves {
-  static constexpr int kColumns = 8;  // of a register
-  static uint32_t At(const uint32_t* lanes, int row, int column) {
-    return lanes[4 * row + column / 2] >> 16 * (column % 2) & 0xffff;
-  }
+  static constexpr int kInLane = 2;
+  static uint32_t Of(uint32_t lane, int i) { return lane >> 16 * i & 0xffff; }
 };
 struct Singles {
-  static constexpr int kColumns = 4;
-  static uint32_t At(const uint32_t* lanes, int row, int column) { return lanes[4 * row + column]; }
+  static constexpr int kInLane = 1;
+  static uint32_t Of(uint32_t lane, int) { return lane; }
 };
 
 template <typename Elements>
 void LoadFactors(const Registers& a, const Registers& b, int k, TensorTile& tile) {
-  constexpr int kColumns = Elements::kColumns;
+  constexpr int kInLane = Elements::kInLane, kColumns = kRowLanes * kInLane;
   for (int block = 0; block < k / kColumns; ++block) {
-    const int first = block * kColumns;
     for (int half = 0; half < 2; ++half) {
       const uint32_t* lanes = a[2 * block + half];
       for (int row = 0; row < kRegisterRows; ++row) {
-        uint32_t* to = tile.a[row + kRegisterRows * half] + first;
-        for (int i = 0; i < kColumns; ++i) to[i] = Elements::At(lanes, row, i);
+        uint32_t* to = tile.a[row + kRegisterRows * half] + block * kColumns;
+        DUOTONE_LANE_LOOP
+        for (int t = 0; t < kRowLanes; ++t) {
+          for (int i = 0; i < kInLane; ++i) {
+            to[kInLane * t + i] = Elements::Of(lanes[kRowLanes * row + t], i);
+          }
+        }
       }
     }
     const uint32_t* lanes = b[block];
-    for (int i = 0; i < kColumns; ++i) {
-      for (int n = 0; n < kN; ++n) tile.b[first + i][n] = Elements::At(lanes, n, i);
+    for (int t = 0; t < kRowLanes; ++t) {
+      for (int i = 0; i < kInLane; ++i) {
+        uint32_t* to = tile.b[block * kColumns + kInLane * t + i];
+        DUOTONE_LANE_LOOP
+        for (int n = 0; n < kN; ++n) to[n] = Elements::Of(lanes[kRowLanes * n + t], i);
+      }
     }
   }
 }
 
-// Accumulators of 32 bits: two registers for the even and odd columns of 8 rows.
+// Of 16 bits as a register of A; of 32 bits there is one register for the even columns of 8 rows
+// and one for the odd ones.
 void LoadAccumulators(const Registers& c, bool is_half, TensorTile& tile) {
   for (int half = 0; half < 2; ++half) {
-    for (int row = 0; row < kRegisterRows; ++row) {
-      uint32_t* to = tile.c[row + kRegisterRows * half];
-      for (int i = 0; i < kN; ++i) {
-        to[i] = is_half ? Halves::At(c[half], row, i) : c[2 * half + i % 2][4 * row + i / 2];
-      }
+    uint32_t* to = tile.c[kRegisterRows * half];
+    const uint32_t* even = c[is_half ? half : 2 * half];
+    const uint32_t* odd = is_half ? even : c[2 * half + 1];
+    const uint32_t mask = is_half ? 0xffff : 0xffffffff;
+    const int shift = is_half ? 16 : 0;
+    DUOTONE_LANE_LOOP
+    for (int lane = 0; lane < kLanes; ++lane) {
+      to[2 * lane] = even[lane] & mask;
+      to[2 * lane + 1] = odd[lane] >> shift;
     }
   }
 }
@@ -88,7 +99,7 @@ void Multiply(Warp& warp, const Code& code, Mask mask) {
   const bool is_half = in.type == Type::kF16;
   const bool is_single = in.source_type == Type::kTf32;
   const int results = is_half ? 2 : 4;
-  const int blocks = k / (is_single ? Singles::kColumns : Halves::kColumns);
+  const int blocks = k / (kRowLanes * (is_single ? Singles::kInLane : Halves::kInLane));
   const Registers a = {warp, code, results};
   const Registers b = {warp, code, results + 2 * blocks};
   const Registers c = {warp, code, results + 3 * blocks};
