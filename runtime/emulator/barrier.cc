@@ -27,13 +27,72 @@ BarrierRows RowsOf(const Instruction& instruction) {
   return rows;
 }
 
-uint32_t FirstValue(Warp& warp, const Code& code, int row) {
-  return warp.Row<uint32_t>(code.row[static_cast<size_t>(row)])[std::countr_zero(warp.live())];
+bool HasConstants(const Instruction& instruction, const BarrierRows& rows) {
+  const auto is_constant = [&](int row) {
+    return row < 0 ||
+           instruction.operands[static_cast<size_t>(row)].front().kind == Operand::Kind::kImmediate;
+  };
+  return is_constant(rows.number) && is_constant(rows.threads);
 }
 
-// The result of bar.red in all lanes of a warp.
-void WriteResult(Warp& warp, const Code& code, bool all, bool any, uint32_t count) {
-  const Mask lanes = warp.live();
+// What a lane asks for.
+struct Wish {
+  uint32_t number = 0;
+  int64_t threads = 0;  // 0: all of the block
+  bool arrives = false, reduces = false;
+
+  bool operator==(const Wish&) const = default;
+};
+
+Wish WishOf(Warp& warp, const Code& code, const BarrierRows& rows, int lane) {
+  const auto value = [&](int row) {
+    return warp.Row<uint32_t>(code.row[static_cast<size_t>(row)])[lane];
+  };
+  return {.number = value(rows.number),
+          .threads = rows.threads < 0 ? 0 : value(rows.threads),
+          .arrives = code.instruction->mode == Mode::kArrive,
+          .reduces = rows.predicate >= 0};
+}
+
+// "barrier 1 (barrier.arrive, 64 threads)".
+std::string WishText(const Wish& wish) {
+  return absl::StrFormat(
+      "barrier %d (barrier.%s, %s)", wish.number,
+      wish.arrives   ? "arrive"
+      : wish.reduces ? "red"
+                     : "sync",
+      wish.threads == 0 ? "all threads" : absl::StrFormat("%d threads", wish.threads));
+}
+
+// What all lanes of a warp in kBarrier ask for. False, reported, if they disagree: each would wait
+// for the others at another barrier.
+bool FindWish(Warp& warp, Wish& wish) {
+  const Fragment& front = warp.fragments.front();
+  const int first = std::countr_zero(front.lanes);
+  const Code& first_code = CodeOf(warp, front);
+  wish = WishOf(warp, first_code, RowsOf(*first_code.instruction), first);
+  for (const Fragment& fragment : warp.fragments) {
+    const Code& code = CodeOf(warp, fragment);
+    const BarrierRows rows = RowsOf(*code.instruction);
+    // Constants, as there mostly are, are the same in all lanes.
+    const Mask lanes = HasConstants(*code.instruction, rows) ? fragment.lanes & (0 - fragment.lanes)
+                                                             : fragment.lanes;
+    for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+      const int lane = std::countr_zero(rest);
+      const Wish other = WishOf(warp, code, rows, lane);
+      if (other == wish) continue;
+      warp.Report(first_code, ProblemKind::kDivergent, warp.live(), 0,
+                  absl::StrFormat("all lanes of a warp must come to one barrier in one way; lane "
+                                  "%d is at %s, lane %d at %s",
+                                  first, WishText(wish), lane, WishText(other)));
+      return false;
+    }
+  }
+  return true;
+}
+
+// The result of bar.red in lanes of a warp.
+void WriteResult(Warp& warp, const Code& code, Mask lanes, bool all, bool any, uint32_t count) {
   if (code.instruction->mode == Mode::kPopc) {
     ForLanes(warp.Row<uint32_t>(code.row[0]), lanes, [=](int) { return count; });
     return;
@@ -66,9 +125,10 @@ void BarrierSet::Complete(Barrier& barrier, Block& block, std::vector<WarpState>
   block.shared.OnBarrier(arrived, barrier.waiting, number);
   for (const int index : barrier.waiting) {
     Warp& warp = block.warps[static_cast<size_t>(index)];
-    const Code& code = BarrierOf(warp);
-    if (code.instruction->results > 0) {
-      WriteResult(warp, code, barrier.all, barrier.any, barrier.count);
+    for (const Fragment& fragment : warp.fragments) {
+      if (!barrier.reduces) break;
+      WriteResult(warp, CodeOf(warp, fragment), fragment.lanes, barrier.all, barrier.any,
+                  barrier.count);
     }
     PassBarrier(warp);
     states[static_cast<size_t>(index)] = WarpState::kRunning;
@@ -77,39 +137,47 @@ void BarrierSet::Complete(Barrier& barrier, Block& block, std::vector<WarpState>
 }
 
 bool BarrierSet::Arrive(Warp& warp, Block& block, std::vector<WarpState>& states) {
-  const Code& code = BarrierOf(warp);
-  const BarrierRows rows = RowsOf(*code.instruction);
-  const uint32_t number = FirstValue(warp, code, rows.number);
-  if (number >= barriers_.size()) {
-    warp.Report(code, ProblemKind::kDeadlock, warp.live(), 0,
-                absl::StrFormat("there is no barrier %d; a block has 16", number));
+  Wish wish;
+  if (!FindWish(warp, wish)) return false;
+  const auto refuse = [&warp](const std::string& why) {
+    warp.Report(CodeOf(warp, warp.fragments.front()), ProblemKind::kDeadlock, warp.live(), 0, why);
     return false;
+  };
+  if (wish.number >= barriers_.size()) {
+    return refuse(absl::StrFormat("there is no barrier %d; a block has 16", wish.number));
   }
-  Barrier& barrier = barriers_[number];
-  const int64_t expected = rows.threads < 0 ? 0 : FirstValue(warp, code, rows.threads);
-  if (expected % kLanes != 0) {
-    warp.Report(code, ProblemKind::kDeadlock, warp.live(), 0,
-                absl::StrFormat("barrier %d for %d threads; it must be a multiple of %d", number,
-                                expected, kLanes));
-    return false;
+  if (wish.threads % kLanes != 0) {
+    return refuse(absl::StrFormat("barrier %d for %d threads; it must be a multiple of %d",
+                                  wish.number, wish.threads, kLanes));
   }
-  if (!barrier.arrived.empty() && barrier.expected != expected) {
-    warp.Report(code, ProblemKind::kDeadlock, warp.live(), 0,
-                absl::StrFormat("barrier %d is used with %d threads and with %d at the same time",
-                                number, barrier.expected, expected));
-    return false;
+  if (wish.arrives && wish.threads == 0) {
+    return refuse(absl::StrFormat(
+        "arriving at barrier %d for 0 threads; their number must be given", wish.number));
   }
-  barrier.expected = expected;
+  Barrier& barrier = barriers_[wish.number];
+  if (!barrier.arrived.empty() && barrier.expected != wish.threads) {
+    return refuse(absl::StrFormat("barrier %d is used with %d threads and with %d at the same time",
+                                  wish.number, barrier.expected, wish.threads));
+  }
+  if (!barrier.arrived.empty() && barrier.reduces != wish.reduces) {
+    return refuse(absl::StrFormat(
+        "barrier %d is used by barrier.red and by barrier.sync or .arrive at the same time",
+        wish.number));
+  }
+  barrier.expected = wish.threads;
+  barrier.reduces = wish.reduces;
   barrier.arrived.push_back(warp.index);
-  if (rows.predicate >= 0) {
-    const auto last = static_cast<size_t>(rows.predicate);
-    const Mask value = warp.PredicateOperand(code, last, last) & warp.live();
-    barrier.all = barrier.all && value == warp.live();
+  for (const Fragment& fragment : warp.fragments) {
+    if (!wish.reduces) break;
+    const Code& code = CodeOf(warp, fragment);
+    const auto last = static_cast<size_t>(RowsOf(*code.instruction).predicate);
+    const Mask value = warp.PredicateOperand(code, last, last) & fragment.lanes;
+    barrier.all = barrier.all && value == fragment.lanes;
     barrier.any = barrier.any || value != 0;
     barrier.count += static_cast<uint32_t>(std::popcount(value));
   }
-  if (code.instruction->mode == Mode::kArrive) {
-    block.shared.OnArrive(warp.index, static_cast<int>(number));
+  if (wish.arrives) {
+    block.shared.OnArrive(warp.index, static_cast<int>(wish.number));
     PassBarrier(warp);
     states[static_cast<size_t>(warp.index)] = WarpState::kRunning;
   } else {
@@ -136,7 +204,7 @@ bool BarrierSet::CheckAllLeft(Block& block, const std::vector<WarpState>& states
           std::count(barrier.waiting.begin(), barrier.waiting.end(), static_cast<int>(i)) > 0;
       if (states[i] == WarpState::kBarrier && !waits_here) others.push_back(static_cast<int>(i));
     }
-    first.Report(BarrierOf(first), ProblemKind::kDeadlock, first.live(), 0,
+    first.Report(CodeOf(first, first.fragments.front()), ProblemKind::kDeadlock, first.live(), 0,
                  absl::StrFormat("warps %s wait at barrier %d for ever%s",
                                  absl::StrJoin(barrier.waiting, ", "), number,
                                  others.empty() ? "; the others have exited"

@@ -37,6 +37,7 @@ using Handler = void (*)(Warp& warp, const Code& code, Mask mask);
 // What the warp's loop does beside calling the handler.
 enum class Flow : uint8_t {
   kNext,
+  kPoll,     // as kNext, of a load that may be repeated until another thread has written
   kBranch,   // to `target`; no handler
   kCall,     // to `target`; no handler
   kReturn,   // from an entry: as kExit; no handler

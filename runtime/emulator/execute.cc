@@ -230,7 +230,7 @@ bool BlockRunner::Turn(Warp& warp) {
   if (state == WarpState::kFailed) return false;
   if (state == WarpState::kRunning && block_executed_ >= launch_.options->instruction_budget) {
     warp.Report(
-        BarrierOf(warp), ProblemKind::kBudget, warp.fragments.front().lanes, 0,
+        CodeOf(warp, warp.fragments.front()), ProblemKind::kBudget, warp.fragments.front().lanes, 0,
         absl::StrFormat(
             "the block has executed %d instructions of warps (the option budget allows more)",
             block_executed_));

@@ -27,8 +27,8 @@ bool IsClock(Special special) {
          special == Special::kClock64 || special == Special::kGlobaltimer;
 }
 
-Flow FlowOf(Op op) {
-  switch (op) {
+Flow FlowOf(const Instruction& instruction) {
+  switch (instruction.op) {
     case Op::kBra:
       return Flow::kBranch;
     case Op::kCall:
@@ -51,6 +51,10 @@ Flow FlowOf(Op op) {
     case Op::kLdmatrix:
     case Op::kStmatrix:
       return Flow::kAligned;
+    case Op::kLd:
+      return instruction.is_volatile ? Flow::kPoll : Flow::kNext;
+    case Op::kAtom:
+      return Flow::kPoll;
     default:
       return Flow::kNext;
   }
@@ -58,7 +62,7 @@ Flow FlowOf(Op op) {
 
 // The executor does these by itself.
 bool NeedsHandler(const Instruction& instruction, Flow flow) {
-  return flow == Flow::kNext || flow == Flow::kAligned ||
+  return flow == Flow::kNext || flow == Flow::kPoll || flow == Flow::kAligned ||
          (flow == Flow::kMembers && instruction.op != Op::kBarWarpSync);
 }
 
@@ -443,7 +447,7 @@ absl::Status Translator::TranslateInstruction(const Function& function,
   Code code;
   code.instruction = &instruction;
   code.index = static_cast<int32_t>(result_->codes.size());
-  code.flow = FlowOf(instruction.op);
+  code.flow = FlowOf(instruction);
   code.row.fill(kNoRow);
   if (instruction.guard >= 0) {
     code.guard = static_cast<int32_t>(function.rows[static_cast<size_t>(instruction.guard)]);

@@ -74,6 +74,11 @@ struct Warp {
   uint8_t* local = nullptr;          // lane l's local memory: local + l * Executable::local_bytes
   uint8_t* local_written = nullptr;  // a byte per byte of it: nonzero once written
   int64_t executed = 0;              // instructions so far
+  // Whether lanes have read what another may be about to write (Flow::kPoll) since the last look for
+  // lanes that wait for each other in vain, and at which `executed` the next one is due.
+  bool has_polled = false;
+  int64_t next_look = 0;
+  bool joins_opened = false;  // lanes have left a join without the others
   // The warp's lanes that have not exited and do not wait at a join, and those joins
   // (runtime/emulator/warp_loop.h).
   std::vector<Fragment> fragments;

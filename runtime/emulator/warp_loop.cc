@@ -14,7 +14,10 @@ namespace duotone::emulator {
 namespace {
 
 constexpr int64_t kFragmentTurn = 4096;  // then another fragment of the warp has its turn
-constexpr size_t kNobody = ~size_t{0};   // no fragment's index
+// So many instructions of parted lanes apart it is seen whether they wait for lanes at joins. Those
+// that would come there anyway mostly have by then; where they have not, opening costs time only.
+constexpr int64_t kPatience = 4096;
+constexpr size_t kNobody = ~size_t{0};  // no fragment's index
 
 Mask GuardOf(Warp& warp, const Code& code) {
   if (code.guard < 0) return kAllLanes;
@@ -89,6 +92,52 @@ void Exit(Warp& warp, size_t index, Mask lanes) {
       Arrive(warp, warp.fragments.size() - 1);
     }
     return;
+  }
+}
+
+// True if the fragment's lanes are on their way to the join, which may lie behind others.
+bool LeadsTo(const Warp& warp, const Fragment& fragment, int32_t join) {
+  int32_t i = fragment.join;
+  while (i >= 0 && i != join) i = warp.joins[i].outer;
+  return i == join;
+}
+
+// Lanes that wait at joins go on without the others, to the next join out. False if there are none.
+bool OpenJoins(Warp& warp) {
+  bool opened = false;
+  for (size_t i = 0; i < warp.joins.size(); ++i) {
+    Join& join = warp.joins[i];
+    if (join.expected == 0 || join.arrived == 0) continue;
+    const auto index = static_cast<int32_t>(i);
+    // Whoever is still on the way is in the same calls.
+    const auto other =
+        std::find_if(warp.fragments.begin(), warp.fragments.end(),
+                     [&](const Fragment& fragment) { return LeadsTo(warp, fragment, index); });
+    if (other == warp.fragments.end()) continue;
+    const std::vector<int32_t> returns = other->returns;
+    const Mask others = join.expected & ~join.arrived;
+    Release(warp, index, returns);
+    join.expected = others;
+    opened = true;
+  }
+  warp.joins_opened |= opened;
+  return opened;
+}
+
+// Makes one of fragments that only differ in their lanes, as there are where lanes have left a join
+// without the others.
+void Merge(Warp& warp) {
+  std::vector<Fragment>& fragments = warp.fragments;
+  for (size_t i = 0; i < fragments.size(); ++i) {
+    for (size_t k = fragments.size(); k-- > i + 1;) {
+      const Fragment& other = fragments[k];
+      if (other.pc != fragments[i].pc || other.state != fragments[i].state ||
+          other.join != fragments[i].join || other.returns != fragments[i].returns) {
+        continue;
+      }
+      fragments[i].lanes |= other.lanes;
+      fragments.erase(fragments.begin() + static_cast<int64_t>(k));
+    }
   }
 }
 
@@ -196,8 +245,12 @@ bool RunMembers(Warp& warp, const Code& code, int32_t pc, size_t self) {
 void ResumeMembers(Warp& warp) {
   const Code* const codes = warp.block->launch->executable->codes.data();
   for (size_t i = 0; i < warp.fragments.size(); ++i) {
-    const Fragment& fragment = warp.fragments[i];
+    Fragment& fragment = warp.fragments[i];
     if (fragment.state != Fragment::State::kMembers) continue;
+    if (codes[fragment.pc].flow == Flow::kAligned) {
+      if (fragment.lanes == warp.live()) fragment.state = Fragment::State::kRunning;
+      continue;
+    }
     RunMembers(warp, codes[fragment.pc], fragment.pc, kNobody);
   }
 }
@@ -207,17 +260,31 @@ std::string MissingText(Mask lanes, std::string_view why) {
   return lanes == 0 ? "" : absl::StrFormat("; lanes %s %s", LanesText(lanes), why);
 }
 
-void RunAligned(Warp& warp, size_t index, const Code& code) {
+void ReportUnaligned(Warp& warp, const Code& code, Mask mask) {
+  warp.Report(code, ProblemKind::kDivergent, mask, 0,
+              absl::StrCat("it needs all 32 lanes of the warp; ", WhereLanesAre(warp),
+                           MissingText(warp.lanes & warp.exited, "have exited"),
+                           MissingText(~warp.lanes, "are not in the block")));
+}
+
+// False if the fragment has to wait, or has become one with those that did.
+bool RunAligned(Warp& warp, size_t index, const Code& code) {
   Fragment& fragment = warp.fragments[index];
   const Mask mask = fragment.lanes & GuardOf(warp, code);
-  if (mask != 0 && mask != kAllLanes) {
-    warp.Report(code, ProblemKind::kDivergent, mask, 0,
-                absl::StrCat("it needs all 32 lanes of the warp; ", WhereLanesAre(warp),
-                             MissingText(warp.lanes & warp.exited, "have exited"),
-                             MissingText(~warp.lanes, "are not in the block")));
+  if (mask != 0 && warp.joins_opened && fragment.lanes != warp.live()) {
+    // The others may have been left behind at a join, and yet come here.
+    const int32_t pc = fragment.pc;
+    fragment.state = Fragment::State::kMembers;
+    Merge(warp);
+    for (Fragment& merged : warp.fragments) {
+      if (merged.pc == pc && merged.lanes == warp.live()) merged.state = Fragment::State::kRunning;
+    }
+    return false;
   }
+  if (mask != 0 && mask != kAllLanes) ReportUnaligned(warp, code, mask);
   if (mask != 0) code.run(warp, code, mask);
   ++fragment.pc;
+  return true;
 }
 
 // ---- The loop
@@ -326,6 +393,14 @@ void RunFragment(Warp& warp, size_t index, int64_t limit) {
           ++fragment.pc;
           break;
         }
+        if (mask != lanes && !code.instruction->aligned) {
+          Code branch = code;
+          branch.join = pc + 1;
+          branch.target = pc;
+          Diverge(warp, index, branch, mask);
+          Arrive(warp, index);
+          return;
+        }
         if (mask != lanes) {
           warp.Report(code, ProblemKind::kDivergent, mask, 0,
                       "its guard is true for a part of the lanes; all of them wait");
@@ -336,7 +411,14 @@ void RunFragment(Warp& warp, size_t index, int64_t limit) {
         if (!RunMembers(warp, code, pc, index)) return;
         break;
       case Flow::kAligned:
-        RunAligned(warp, index, code);
+        if (!RunAligned(warp, index, code)) return;
+        break;
+      case Flow::kPoll:
+        ++fragment.pc;
+        if (mask != 0) {
+          code.run(warp, code, mask);
+          warp.has_polled = true;
+        }
         break;
       case Flow::kNext:
         break;
@@ -357,37 +439,41 @@ int FindRunnable(const Warp& warp) {
   return -1;
 }
 
-// No fragment can run. Lanes at a member instruction wait in vain; at a barrier all must be.
+// The lanes of a fragment wait for others that cannot come.
+void ReportWaiting(Warp& warp, const Code& code, const Fragment& fragment) {
+  if (code.flow == Flow::kAligned) return ReportUnaligned(warp, code, fragment.lanes);
+  const Mask members = warp.Row<uint32_t>(code.members)[std::countr_zero(fragment.lanes)];
+  warp.Report(
+      code, ProblemKind::kDivergent, fragment.lanes, 0,
+      absl::StrFormat("they wait for ever for lanes %s of the member mask; %s",
+                      LanesText(members & warp.live() & ~fragment.lanes), WhereLanesAre(warp)));
+}
+
+// No fragment can run. Lanes at a member instruction wait in vain; at a barrier all must be: at the
+// same one where it is .aligned.
 WarpState StateWhenStuck(Warp& warp) {
-  const Code* const codes = warp.block->launch->executable->codes.data();
   if (warp.live() == 0) return WarpState::kExited;
+  if (warp.joins_opened) Merge(warp);
   Mask at_barrier = 0;
+  bool aligned = false;
   for (const Fragment& fragment : warp.fragments) {
-    const Code& code = codes[fragment.pc];
+    const Code& code = CodeOf(warp, fragment);
     if (fragment.state == Fragment::State::kMembers) {
-      const uint32_t* members = warp.Row<uint32_t>(code.members);
-      warp.Report(code, ProblemKind::kDivergent, fragment.lanes, 0,
-                  absl::StrFormat("they wait for ever for lanes %s of the member mask; %s",
-                                  LanesText(members[std::countr_zero(fragment.lanes)] &
-                                            warp.live() & ~fragment.lanes),
-                                  WhereLanesAre(warp)));
+      ReportWaiting(warp, code, fragment);
       return WarpState::kFailed;
     }
     at_barrier |= fragment.lanes;
+    aligned |= code.instruction->aligned;
   }
-  const Code& first = codes[warp.fragments.front().pc];
-  bool same = at_barrier == warp.live();
-  for (const Fragment& fragment : warp.fragments)
-    same = same && fragment.pc == warp.fragments.front().pc;
-  const bool is_aligned = first.instruction->aligned;
-  if (!same || (is_aligned && warp.fragments.size() > 1)) {
-    warp.Report(
-        first, ProblemKind::kDivergent, warp.fragments.front().lanes, 0,
-        absl::StrFormat("lanes of a warp wait at a barrier that the others do not reach; %s",
-                        WhereLanesAre(warp)));
-    return WarpState::kFailed;
-  }
-  return WarpState::kBarrier;
+  const bool all = at_barrier == warp.live();
+  if (all && (!aligned || warp.fragments.size() == 1)) return WarpState::kBarrier;
+  // The lanes at joins may be on their way to the barrier.
+  if (!aligned && OpenJoins(warp)) return WarpState::kRunning;
+  const Fragment& first = warp.fragments.front();
+  warp.Report(CodeOf(warp, first), ProblemKind::kDivergent, first.lanes, 0,
+              absl::StrFormat("lanes of a warp wait at a barrier that the others do not reach; %s",
+                              WhereLanesAre(warp)));
+  return WarpState::kFailed;
 }
 
 }  // namespace
@@ -395,6 +481,8 @@ WarpState StateWhenStuck(Warp& warp) {
 void StartWarp(Warp& warp) {
   warp.exited = 0;
   warp.executed = 0;
+  warp.has_polled = warp.joins_opened = false;
+  warp.next_look = kPatience;
   warp.carry = 0;
   warp.joins.clear();
   warp.fragments.resize(1);
@@ -413,11 +501,15 @@ WarpState RunWarp(Warp& warp, int64_t limit) {
   int64_t turn_end = warp.executed + kFragmentTurn;
   while (warp.executed < end) {
     const int next = FindRunnable(warp);
-    if (next < 0) return StateWhenStuck(warp);
+    if (next < 0) {
+      const WarpState state = StateWhenStuck(warp);
+      if (state != WarpState::kRunning) return state;
+      continue;
+    }
     const auto index = static_cast<size_t>(next);
     // Another fragment's shuffle may have taken it to its join.
     if (Arrive(warp, index)) continue;
-    const bool is_alone = warp.fragments.size() == 1;
+    const bool is_alone = warp.fragments[index].lanes == warp.live();
     const int64_t turn = (is_alone ? end : std::min(turn_end, end)) - warp.executed;
     const Mask exited = warp.exited;
     if (is_counted) {
@@ -426,6 +518,11 @@ WarpState RunWarp(Warp& warp, int64_t limit) {
       RunFragment<false>(warp, index, turn);
     }
     if (warp.exited != exited) ResumeMembers(warp);
+    if (is_alone || warp.executed >= warp.next_look) {
+      if (!is_alone && warp.has_polled) OpenJoins(warp);
+      warp.has_polled = false;
+      warp.next_look = warp.executed + kPatience;
+    }
     // What runs for long may wait for what another fragment does, also where it parts and comes
     // together all the while: the others come first.
     if (warp.executed >= std::min(turn_end, end)) {
@@ -440,8 +537,8 @@ WarpState RunWarp(Warp& warp, int64_t limit) {
   return warp.live() == 0 ? WarpState::kExited : WarpState::kRunning;
 }
 
-const Code& BarrierOf(const Warp& warp) {
-  return warp.block->launch->executable->codes[static_cast<size_t>(warp.fragments.front().pc)];
+const Code& CodeOf(const Warp& warp, const Fragment& fragment) {
+  return warp.block->launch->executable->codes[static_cast<size_t>(fragment.pc)];
 }
 
 void PassBarrier(Warp& warp) {

@@ -119,6 +119,83 @@ TEST(Fragments, ThatWaitInALoopLetOthersRun) {
   }
 }
 
+// A lock that a lane holds while the others of its warp ask for it: the holder gives it back behind
+// the loop, where it does not wait for them.
+TEST(Fragments, ThatHoldALockGiveItBack) {
+  for (const Schedule schedule : {Schedule::kRoundRobin, Schedule::kAdversarial}) {
+    EmulatorOptions options;
+    options.schedule = schedule;
+    options.instruction_budget = 1000000;
+    PtxRunner runner(options);
+    ASSERT_TRUE(
+        runner.Load(PtxEntry(".param .u64 p", ".reg .b32 %r<4>; .reg .pred %p; .reg .b64 %rd<2>;",
+                             "ld.param.u64 %rd1, [p];\n"
+                             "AGAIN: atom.acquire.gpu.global.cas.b32 %r1, [%rd1], 0, 1;\n"
+                             "setp.ne.u32 %p, %r1, 0; @%p bra AGAIN;\n"
+                             "ld.volatile.global.u32 %r2, [%rd1+4]; add.u32 %r2, %r2, 1;\n"
+                             "st.volatile.global.u32 [%rd1+4], %r2;\n"
+                             "atom.release.gpu.global.exch.b32 %r3, [%rd1], 0; bar.sync 0; ret;")));
+    const uint64_t lock = runner.Buffer(std::vector<uint32_t>{0, 0});
+    runner.Run({1, 1, 1}, {kLanes + 4, 1, 1}, {lock});
+    EXPECT_THAT(runner.problem_kinds(), IsEmpty());
+    EXPECT_THAT(runner.Read<uint32_t>(lock, 2), ElementsAre(0u, kLanes + 4));
+  }
+}
+
+// Odd lanes wait for what even lanes write behind the place where the ways meet. At instructions
+// for a whole warp they are together again.
+TEST(Fragments, ThatWaitForLanesAtTheirJoinMeetThemAgain) {
+  const std::string wait =
+      "and.b32 %r1, %t, 1; setp.eq.u32 %p1, %r1, 0; @%p1 bra JOIN;\n"
+      "AGAIN: ld.volatile.global.u32 %v, [%rd1]; setp.ne.u32 %p2, %v, 5; @%p2 bra AGAIN;\n"
+      "JOIN: @%p1 st.volatile.global.u32 [%rd1], 5;\n";
+  const std::string_view mma =
+      "{ .reg .f32 %d<4>; mov.f32 %d0, 0f00000000;\n"
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d0, %d1, %d2, %d3}, {%r2, %r2}, {%r2},\n"
+      "  {%d0, %d0, %d0, %d0}; }";
+  for (const std::string_view meeting : {std::string_view("bar.sync 0;"), mma}) {
+    EmulatorOptions options;
+    options.instruction_budget = 1000000;
+    const Outcome outcome = RunWarpOf(wait + std::string(meeting) + "activemask.b32 %v;", options);
+    EXPECT_THAT(outcome.kinds, IsEmpty()) << meeting;
+    EXPECT_THAT(outcome.values, Each(0xffffffffu)) << meeting;
+  }
+}
+
+// Lanes that wait for each other at an instruction for the whole warp never meet.
+TEST(Fragments, ThatAreLeftBehindAtAnAlignedInstructionAreReported) {
+  const Outcome outcome = RunWarpOf(
+      "setp.eq.u32 %p1, %t, 0; @%p1 bra JOIN;\n"
+      "AGAIN: ld.volatile.global.u32 %v, [%rd1]; setp.ne.u32 %p2, %v, 5; @%p2 bra AGAIN;\n"
+      "JOIN: @%p1 st.volatile.global.u32 [%rd1], 5; @%p1 bra ONE;\n"
+      "bar.sync 0; bra END;\n"
+      "ONE: bar.sync 0;\n"
+      "END:");
+  EXPECT_THAT(outcome.kinds, ElementsAre("divergent lanes"));
+}
+
+// A long loop that reads no memory others write is no reason to leave a join.
+TEST(Fragments, ThatWorkForLongAreWaitedFor) {
+  const Outcome outcome = RunWarpOf(
+      "setp.ne.u32 %p1, %t, 0; @%p1 bra JOIN;\n"
+      "AGAIN: ld.global.u32 %r2, [%rd1]; add.u32 %r1, %r1, 1;\n"
+      "setp.lt.u32 %p2, %r1, 50000; @%p2 bra AGAIN;\n"
+      "JOIN: activemask.b32 %v;");
+  EXPECT_THAT(outcome.kinds, IsEmpty());
+  EXPECT_THAT(outcome.values, Each(0xffffffffu));
+}
+
+// Nor is what lanes have read before they parted.
+TEST(Fragments, ThatHavePartedJustNowAreWaitedFor) {
+  const Outcome outcome = RunWarpOf(
+      "atom.global.add.u32 %r2, [%rd1], 0;\n"
+      "AGAIN: add.u32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, 50000; @%p2 bra AGAIN;\n"
+      "setp.lt.u32 %p1, %t, 16; @%p1 bra JOIN; add.u32 %r1, %r1, 1;\n"
+      "JOIN: activemask.b32 %v;");
+  EXPECT_THAT(outcome.kinds, IsEmpty());
+  EXPECT_THAT(outcome.values, Each(0xffffffffu));
+}
+
 // A kernel of five instructions may execute five, and not four.
 TEST(Budget, HoldsToTheInstruction) {
   for (int64_t budget = 1; budget <= 7; ++budget) {
