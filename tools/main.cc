@@ -44,6 +44,31 @@ std::string UsageSentence(const CLI::ParseError& error, int argc, char** argv) {
                     [](std::string* out, const Command& command) { out->append(command.name); }));
 }
 
+// What is wrong where an option's value is missing; nothing else. The parser would take the next
+// option for the value.
+std::string MissingValue(const CLI::App& app, int argc, char** argv) {
+  const std::string command = argc > 1 ? argv[1] : "";
+  const std::vector<const CLI::App*> found = app.get_subcommands(
+      [&](const CLI::App* subcommand) { return subcommand->get_name() == command; });
+  if (found.size() != 1) return "";
+  for (int i = 2; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") break;
+    if (word.size() < 2 || word[0] != '-') continue;
+    const size_t equals = word.find('=');
+    const std::string name(word.substr(0, equals));
+    const CLI::Option* option = found.front()->get_option_no_throw(name);
+    if (option == nullptr || option->get_items_expected_max() == 0) continue;
+    const bool has_next = i + 1 < argc && std::string_view(argv[i + 1]).substr(0, 2) != "--";
+    if (equals == word.npos ? !has_next : equals + 1 == word.size()) {
+      return absl::StrFormat("%s has no value; it takes %s (see duotone %s --help)", name,
+                             option->get_type_name(), command);
+    }
+    if (equals == word.npos) ++i;
+  }
+  return "";
+}
+
 int Main(int argc, char** argv) {
   // A closed pipe or a file at its size limit is a write error, not a reason to die.
   std::signal(SIGPIPE, SIG_IGN);
@@ -58,6 +83,10 @@ int Main(int argc, char** argv) {
     CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.doc));
     std::function<absl::Status()> body = command.declare(*sub);
     sub->callback([&run, body = std::move(body)] { run = body; });
+  }
+  if (const std::string missing = MissingValue(app, argc, argv); !missing.empty()) {
+    std::fprintf(stderr, "duotone: %s\n", missing.c_str());
+    return 2;
   }
   try {
     app.parse(argc, argv);

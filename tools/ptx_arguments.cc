@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/float16.h"
 #include "base/status.h"
@@ -26,7 +29,8 @@ constexpr int64_t kUniformIntegers = 100;  // uniform: 0 to 99
 constexpr std::string_view kHelp =
     "i32:5 f32:1.5 f16:2 u64:0xff ... (a value), hex:0011 (a struct), "
     "buf:f32[1024]=FILL{:out=FILE} (a buffer), where FILL is zeros, iota, uniform, a number or "
-    "@FILE; without it the buffer is uninitialised, with @FILE its size may be left out";
+    "@FILE (its bytes are the elements; [1024] may be left out); without =FILL nothing has "
+    "written the buffer";
 
 bool IsElementType(Type type) {
   return (type >= Type::kB8 && type <= Type::kB64) || (type >= Type::kU8 && type <= Type::kBf16) ||
@@ -66,10 +70,17 @@ uint64_t BitsOf(Type type, double value) {
 
 absl::StatusOr<uint64_t> ParseFloat(Type type, std::string_view text) {
   double value = 0;
-  if (absl::SimpleAtod(absl::string_view(text.data(), text.size()), &value)) {
-    return BitsOf(type, value);
+  if (!absl::SimpleAtod(absl::string_view(text.data(), text.size()), &value)) {
+    return InvalidArgument("'%s' is no number", text);
   }
-  return InvalidArgument("'%s' is no number", text);
+  const bool fits = type == Type::kF16    ? std::isfinite(ToF32(ToF16(static_cast<float>(value))))
+                    : type == Type::kBf16 ? std::isfinite(ToF32(ToBF16(static_cast<float>(value))))
+                    : type == Type::kF32  ? std::isfinite(static_cast<float>(value))
+                                          : true;
+  if (std::isfinite(value) && !fits) {
+    return InvalidArgument("%s is outside the range of %s", text, emulator::TypeName(type));
+  }
+  return BitsOf(type, value);
 }
 
 // Decimal or 0x..., within the type's range; of bits either sign.
@@ -121,9 +132,14 @@ absl::Status FillFromFile(PtxArgument& argument, const std::string& path, bool h
                            ReadFile(path, static_cast<size_t>(kMaxBufferBytes)));
   const auto bytes = static_cast<int64_t>(data.size());
   const int element = emulator::TypeBytes(argument.type);
+  if (bytes == 0) return InvalidArgument("%s is empty", path);
+  if (!has_size && bytes % element != 0) {
+    return InvalidArgument("%s has %d bytes, which is no multiple of %d, the size of %s", path,
+                           bytes, element, emulator::TypeName(argument.type));
+  }
   if (!has_size) argument.elements = bytes / element;
   if (bytes != argument.buffer_bytes()) {
-    return InvalidArgument("%s has %d bytes, %d elements of %s have %d", path, bytes,
+    return InvalidArgument("%s has %d bytes; %d elements of %s have %d", path, bytes,
                            argument.elements, emulator::TypeName(argument.type),
                            argument.buffer_bytes());
   }
@@ -149,6 +165,11 @@ absl::Status Fill(PtxArgument& argument, std::string_view fill, uint64_t seed, i
     return absl::OkStatus();
   }
   const absl::StatusOr<uint64_t> value = ParseValue(argument.type, fill);
+  double number_of_another_type = 0;
+  if (!value.ok() &&
+      absl::SimpleAtod(absl::string_view(fill.data(), fill.size()), &number_of_another_type)) {
+    return value.status();
+  }
   if (!value.ok()) {
     return InvalidArgument("'%s' is neither zeros, iota, uniform, @FILE nor a number for %s", fill,
                            emulator::TypeName(argument.type));
@@ -159,50 +180,72 @@ absl::Status Fill(PtxArgument& argument, std::string_view fill, uint64_t seed, i
   return absl::OkStatus();
 }
 
-// "1024" or "32x32"; nothing of "".
+// "1024" or "32x32".
 absl::StatusOr<int64_t> ParseElements(std::string_view text, Type type) {
   int64_t elements = 1;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('x'), text.size());
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(std::string(text), 'x'))) {
     int64_t size = 0;
-    if (!absl::SimpleAtoi(absl::string_view(text.data(), end), &size) || size < 1) {
-      return InvalidArgument("'%s' is no number of elements", text);
+    if (!absl::SimpleAtoi(part, &size) || size < 1) {
+      return InvalidArgument("'%s' is no number of elements, such as 1024 or 32x32", text);
     }
     if (size > kMaxBufferBytes / emulator::TypeBytes(type) / elements) {
       return InvalidArgument("a buffer has at most %d bytes", kMaxBufferBytes);
     }
     elements *= size;
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return elements;
 }
 
-// Behind "buf:": TYPE[SIZE]{=FILL}{:out=FILE}.
+// Behind "buf:": TYPE{[SIZE]}{=FILL}{:out=FILE}; the size may only be missing where FILL is a file.
 absl::Status ParseBuffer(std::string_view text, uint64_t seed, int number, PtxArgument& argument) {
   argument.is_buffer = true;
-  const size_t open = text.find('['), close = text.find(']');
-  if (open == text.npos || close == text.npos || close < open) {
-    return InvalidArgument("a buffer is written buf:f32[1024]=zeros");
-  }
-  DUOTONE_ASSIGN_OR_RETURN(argument.type, TypeOf(text.substr(0, open)));
-  const std::string_view size = text.substr(open + 1, close - open - 1);
-  DUOTONE_ASSIGN_OR_RETURN(argument.elements, ParseElements(size, argument.type));
-  std::string_view rest = text.substr(close + 1);
   constexpr std::string_view kOut = ":out=";
-  if (const size_t out = rest.find(kOut); out != rest.npos) {
-    argument.output = rest.substr(out + kOut.size());
-    rest = rest.substr(0, out);
+  const bool has_out = text.find(kOut) != text.npos;
+  if (has_out) {
+    argument.output = text.substr(text.find(kOut) + kOut.size());
+    text = text.substr(0, text.find(kOut));
     if (argument.output.empty()) return InvalidArgument(":out= names no file");
+    if (argument.output == "-") return InvalidArgument(":out= takes a file, not -");
+    if (argument.output.find(kOut) != std::string::npos) {
+      return InvalidArgument(":out= is given twice");
+    }
+    const std::string_view output = argument.output;
+    const std::string_view last = output.substr(output.rfind('=') + 1);
+    if (last.size() < output.size() &&
+        (last == "zeros" || last == "iota" || last == "uniform" || last.substr(0, 1) == "@")) {
+      return InvalidArgument("=%s stands before :out=", last);
+    }
   }
-  if (!rest.empty() && rest[0] != '=') return InvalidArgument("'%s' follows the size", rest);
-  const bool is_file = rest.size() > 2 && rest[1] == '@';
-  if (size.empty() && !is_file) return InvalidArgument("the number of elements is missing");
-  if (rest.size() < 2) {
+  const size_t equals = text.find('=');
+  const std::string_view shape = text.substr(0, equals);
+  const size_t open = shape.find('[');
+  DUOTONE_ASSIGN_OR_RETURN(argument.type, TypeOf(shape.substr(0, open)));
+  std::string_view size = open == shape.npos ? std::string_view() : shape.substr(open);
+  if (!size.empty()) {
+    const size_t close = size.find(']');
+    if (close == size.npos) return InvalidArgument("'%s' has no ]", size);
+    if (close + 1 != size.size()) {
+      return InvalidArgument("'%s' stands between the size and =", size.substr(close + 1));
+    }
+    size = size.substr(1, close - 1);
+  }
+  if (!size.empty()) {
+    DUOTONE_ASSIGN_OR_RETURN(argument.elements, ParseElements(size, argument.type));
+  }
+  const std::string_view fill = equals == text.npos ? std::string_view() : text.substr(equals + 1);
+  if (fill.substr(0, 1) == "@") {
+    if (fill.size() == 1) return InvalidArgument("@ names no file");
+    return FillFromFile(argument, std::string(fill.substr(1)), !size.empty());
+  }
+  if (size.empty()) {
+    return InvalidArgument("the number of elements is missing; write buf:%s[1024]",
+                           shape.substr(0, open));
+  }
+  if (equals == text.npos) {
     argument.is_initialised = false;
     return absl::OkStatus();
   }
-  if (is_file) return FillFromFile(argument, std::string(rest.substr(2)), !size.empty());
-  return Fill(argument, rest.substr(1), seed, number);
+  return Fill(argument, fill, seed, number);
 }
 
 }  // namespace
@@ -220,12 +263,14 @@ std::vector<std::string> SplitArguments(std::string_view text) {
       arguments.back() += c;
     }
   }
+  for (std::string& argument : arguments) absl::StripAsciiWhitespace(&argument);
   return arguments;
 }
 
 absl::StatusOr<PtxArgument> ParsePtxArgument(const std::string& text, uint64_t seed, int number) {
   PtxArgument argument;
   argument.text = text;
+  if (text.empty()) return InvalidArgument("argument %d is empty", number + 1);
   const size_t colon = text.find(':');
   if (colon == text.npos) {
     return InvalidArgument("'%s' has no type; write i32:5 or buf:f32[1024]=zeros", text);
@@ -242,11 +287,13 @@ absl::StatusOr<PtxArgument> ParsePtxArgument(const std::string& text, uint64_t s
           return std::isxdigit(static_cast<unsigned char>(c)) != 0;
         });
     if (!is_hex) return InvalidArgument("'%s': two hexadecimal digits make a byte", text);
+    argument.type = Type::kB8;
     const std::string bytes = absl::HexStringToBytes(absl::string_view(value.data(), value.size()));
     argument.bytes.assign(bytes.begin(), bytes.end());
     return argument;
   }
   DUOTONE_ASSIGN_OR_RETURN(const Type type, TypeOf(kind));
+  argument.type = type;
   const absl::StatusOr<uint64_t> bits = ParseValue(type, value);
   DUOTONE_RETURN_IF_ERROR(bits).With("'%s'", text);
   argument.bytes.resize(static_cast<size_t>(emulator::TypeBytes(type)));

@@ -20,7 +20,7 @@ struct PtxArgument {
   std::string text;                           // as given
   bool is_buffer = false;                     // the parameter is an address
   std::vector<uint8_t> bytes;                 // of the value, or what the buffer begins with
-  emulator::Type type = emulator::Type::kU8;  // of the buffer's elements
+  emulator::Type type = emulator::Type::kU8;  // of the value or of the buffer's elements
   int64_t elements = 0;
   bool is_initialised = true;  // else the kernel must write before it reads
   std::string output;          // the file for what the buffer holds afterwards; may be empty
@@ -28,7 +28,7 @@ struct PtxArgument {
   int64_t buffer_bytes() const { return elements * emulator::TypeBytes(type); }
 };
 
-// Splits at commas that stand outside of [ ].
+// Splits at commas that stand outside of [ ]; spaces around an argument do not count.
 std::vector<std::string> SplitArguments(std::string_view text);
 
 // `seed` and `number` decide what uniform numbers are.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "absl/strings/numbers.h"
@@ -90,6 +91,10 @@ absl::StatusOr<emulator::EmulatorOptions> OptionsOf(const RunPtxFlags& flags,
   if (flags.no_checks) options.checks = false;
   options.instruction_budget = flags.budget;
   options.seed = static_cast<uint64_t>(flags.seed);
+  constexpr int64_t kMaxThreads = 1024;
+  if (flags.threads > kMaxThreads) {
+    return UsageError(absl::StrFormat("--threads: %d is more than %d", flags.threads, kMaxThreads));
+  }
   options.threads = static_cast<int>(flags.threads);
   return options;
 }
@@ -117,6 +122,15 @@ absl::StatusOr<std::string> ChooseKernel(const RunPtxFlags& flags,
                                     flags.kernel, known));
 }
 
+// A folder that is not there is more likely a slip than wanted, and better said before the kernel
+// runs than after.
+absl::Status CheckFolder(std::string_view flag, const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (folder.empty() || std::filesystem::is_directory(folder, error)) return absl::OkStatus();
+  return UsageError(absl::StrFormat("%s: there is no folder %s", flag, folder.string()));
+}
+
 // "u64 x, u32 n": what the kernel takes.
 std::string ParametersText(const emulator::PtxModule& module, const emulator::PtxFunction& kernel) {
   return absl::StrJoin(kernel.parameters, ", ", [&](std::string* out, int index) {
@@ -127,6 +141,30 @@ std::string ParametersText(const emulator::PtxModule& module, const emulator::Pt
       absl::StrAppendFormat(out, "%s (%d bytes)", parameter.name, parameter.bytes);
     }
   });
+}
+
+// An argument that the parameter cannot mean: of another size, or a whole number where it takes a
+// float, or the other way round. 16-bit floats are often declared as .u16 or .b8 h[2].
+absl::Status CheckArgument(const PtxArgument& argument, const emulator::Variable& parameter) {
+  const std::string_view what = argument.is_buffer ? " (an address)" : "";
+  const int64_t bytes = argument.is_buffer ? 8 : static_cast<int64_t>(argument.bytes.size());
+  if (bytes != parameter.bytes) {
+    return UsageError(absl::StrFormat("--args: '%s'%s has %d bytes; the parameter %s has %d",
+                                      argument.text, what, bytes, parameter.name, parameter.bytes));
+  }
+  if (argument.is_buffer || parameter.bytes != emulator::TypeBytes(parameter.type)) {
+    return absl::OkStatus();
+  }
+  const auto is_whole = [](emulator::Type type) {
+    return type >= emulator::Type::kU8 && type <= emulator::Type::kS64;
+  };
+  const bool to_float = is_whole(argument.type) && emulator::IsFloat(parameter.type);
+  const bool to_whole = emulator::IsFloat(argument.type) && bytes > 2 && is_whole(parameter.type);
+  if (!to_float && !to_whole) return absl::OkStatus();
+  return UsageError(
+      absl::StrFormat("--args: '%s' is %s; the parameter %s is .%s (to give its bits: b%d:0x...)",
+                      argument.text, to_float ? "a whole number" : "a float", parameter.name,
+                      emulator::TypeName(parameter.type), 8 * bytes));
 }
 
 absl::StatusOr<std::vector<PtxArgument>> ParseArguments(const RunPtxFlags& flags,
@@ -144,19 +182,17 @@ absl::StatusOr<std::vector<PtxArgument>> ParseArguments(const RunPtxFlags& flags
     }
   }
   if (arguments.size() != kernel.parameters.size()) {
-    return UsageError(absl::StrFormat("--args: %d are given; kernel %s takes %d%s%s",
-                                      arguments.size(), kernel.name, kernel.parameters.size(),
-                                      kernel.parameters.empty() ? "" : ": ",
-                                      ParametersText(module, kernel)));
+    return UsageError(
+        absl::StrFormat("--args has %d argument%s; kernel %s takes %d%s%s", arguments.size(),
+                        arguments.size() == 1 ? "" : "s", kernel.name, kernel.parameters.size(),
+                        kernel.parameters.empty() ? "" : ": ", ParametersText(module, kernel)));
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const emulator::Variable& parameter =
-        module.variables[static_cast<size_t>(kernel.parameters[i])];
-    const int64_t bytes =
-        arguments[i].is_buffer ? 8 : static_cast<int64_t>(arguments[i].bytes.size());
-    if (bytes == parameter.bytes) continue;
-    return UsageError(absl::StrFormat("--args: '%s' has %d bytes, but %s takes %d",
-                                      arguments[i].text, bytes, parameter.name, parameter.bytes));
+    DUOTONE_RETURN_IF_ERROR(
+        CheckArgument(arguments[i], module.variables[static_cast<size_t>(kernel.parameters[i])]));
+    if (arguments[i].output.empty()) continue;
+    DUOTONE_RETURN_IF_ERROR(
+        CheckFolder(absl::StrFormat("--args: '%s'", arguments[i].text), arguments[i].output));
   }
   return arguments;
 }
@@ -302,7 +338,11 @@ absl::Status RunPtx(const RunPtxFlags& flags) {
   DUOTONE_RETURN_IF_ERROR(CheckCounters(flags.counters));
   DUOTONE_ASSIGN_OR_RETURN(const Size3 grid, ParseSize("--grid", flags.grid));
   DUOTONE_ASSIGN_OR_RETURN(const Size3 block, ParseSize("--block", flags.block));
+  DUOTONE_RETURN_IF_ERROR(CheckFolder("--json", flags.json));
   DUOTONE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.file, size_t{1} << 28));
+  if (const size_t zero = text.find('\0'); zero != text.npos) {
+    return InvalidArgument("%s is not the text of PTX: its byte %d is 0", flags.file, zero);
+  }
   absl::StatusOr<emulator::PtxModule> parsed = emulator::ParsePtx(text);
   DUOTONE_RETURN_IF_ERROR(parsed).With("%s", flags.file);
   DUOTONE_ASSIGN_OR_RETURN(const std::string name, ChooseKernel(flags, *parsed));

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "nlohmann/json.hpp"
@@ -95,6 +97,76 @@ TEST_F(RunPtxTest, BuffersComeFromFilesAndGoToFiles) {
   EXPECT_EQ(values, (std::vector<float>{0, -1, -2, -3}));
 }
 
+// A file is as many elements as its bytes make, of any type; a size that is given must be its own.
+TEST_F(RunPtxTest, FilesAreReadAsElementsOfTheTypeThatIsNamed) {
+  Write("bytes.bin", std::string("\x01\x02\x00\x00\xff\xff\xff\xff", 8));
+  Write("odd.bin", "12345");
+  Write("empty.bin", "");
+  const auto run = [this](const std::string& buffer) {
+    return Run({"run-ptx", Write("store.ptx", kStore), "--block=1",
+                "--args=buf:b8[11]=zeros," + buffer + ",i16:1,i8:1", "--json=-"});
+  };
+  const std::pair<const char*, int> sizes[] = {{"i32", 2}, {"u8", 8},    {"f16", 4},
+                                               {"b64", 1}, {"f64[]", 1}, {"i16[2x2]", 4}};
+  for (const auto& [type, elements] : sizes) {
+    const CommandResult result = run("buf:" + std::string(type) + "=@bytes.bin");
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(nlohmann::json::parse(result.out)["buffers"][1]["elements"], elements) << type;
+  }
+  const std::pair<const char*, const char*> wrong[] = {
+      {"buf:i32=@odd.bin", "odd.bin has 5 bytes, which is no multiple of 4, the size of s32"},
+      {"buf:i32[3]=@bytes.bin", "bytes.bin has 8 bytes; 3 elements of s32 have 12"},
+      {"buf:i32=@empty.bin", "empty.bin is empty"},
+      {"buf:i32=@", "@ names no file"},
+      {"buf:i32=@nowhere", "cannot open nowhere: No such file"},
+  };
+  for (const auto& [buffer, message] : wrong) {
+    const CommandResult result = run(buffer);
+    EXPECT_EQ(result.exit_code, 2) << buffer;
+    EXPECT_THAT(result.err, HasSubstr(message));
+  }
+}
+
+// Said before the kernel runs, and nothing is made.
+TEST_F(RunPtxTest, FoldersOfResultsMustBeThere) {
+  const std::string buffers = "buf:f32[8]=0,buf:f32[8]=0:out=results/y.bin,f32:1,u32:8";
+  const CommandResult result = Axpy(buffers);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("=0:out=results/y.bin': there is no folder results\n"));
+  const CommandResult json = Axpy("u64:0,u64:0,f32:1,u32:0", {"--json=results/r.json"});
+  EXPECT_EQ(json.exit_code, 2);
+  EXPECT_THAT(json.err, HasSubstr("--json: there is no folder results\n"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "results"));
+  std::filesystem::create_directory(dir_ / "results");
+  EXPECT_EQ(Axpy(buffers).exit_code, 0);
+  EXPECT_EQ(Read("results/y.bin").size(), 32u);
+}
+
+// The next option is not taken for the value.
+TEST_F(RunPtxTest, AMissingValueIsSaidSo) {
+  const std::string file = Write("axpy.ptx", kAxpy);
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--grid=", "--block=64"}, "--grid has no value; it takes X,Y,Z"},
+      {{"--grid", "--block=64"}, "--grid has no value; it takes X,Y,Z"},
+      {{"--block=64", "--args="}, "--args has no value; it takes ARG,..."},
+      {{"--block=64", "--counters"}, "--counters has no value; it takes place|instruction"},
+      {{"--no-checks", "--kernel=", "axpy"}, "--kernel has no value; it takes NAME"},
+  };
+  for (const auto& [flags, message] : cases) {
+    std::vector<std::string> words = {"run-ptx", file};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const CommandResult result = Run(words);
+    EXPECT_EQ(result.exit_code, 2) << message;
+    EXPECT_THAT(result.err, HasSubstr(message));
+    EXPECT_THAT(result.err, HasSubstr("(see duotone run-ptx --help)"));
+  }
+  EXPECT_EQ(Run({"run-ptx", "--grid", "1", "--block", "1", file, "--kernel", "axpy", "--print", "0",
+                 "--args", "u64:0,u64:0", "--args", "f32:-1, u32:0"})
+                .exit_code,
+            0);
+}
+
 TEST_F(RunPtxTest, ProblemsAreErrors) {
   const CommandResult beside = Axpy("buf:f32[100]=iota,buf:f32[100]=0,f32:2,u32:101");
   EXPECT_EQ(beside.exit_code, 1);
@@ -144,22 +216,43 @@ TEST_F(RunPtxTest, JsonAndCounters) {
 TEST_F(RunPtxTest, BadUsageSaysWhatIsMeant) {
   const std::pair<const char*, const char*> cases[] = {
       {"buf:f32[8]=iota",
-       "--args: 1 are given; kernel axpy takes 4: .u64 x, .u64 y, .f32 a, .u32 n"},
-      {"u64:0,u64:0,f64:2,u32:1", "--args: 'f64:2' has 8 bytes, but a takes 4"},
+       "--args has 1 argument; kernel axpy takes 4: .u64 x, .u64 y, .f32 a, .u32 n"},
+      {"u64:0,u64:0,f64:2,u32:1", "--args: 'f64:2' has 8 bytes; the parameter a has 4"},
+      {"u64:0,u64:0,f32:2,buf:f32[1]",
+       "'buf:f32[1]' (an address) has 8 bytes; the parameter n has"},
+      {"u64:0,u64:0,u32:2,u32:1",
+       "'u32:2' is a whole number; the parameter a is .f32 (to give its bits: b32:0x...)"},
+      {"u64:0,u64:0,f32:2,f32:1", "'f32:1' is a float; the parameter n is .u32"},
+      {"u64:0,,f32:2,u32:1", "--args: argument 2 is empty"},
+      {"u64:0,u64:0,f32:2,u32:1,", "--args: argument 5 is empty"},
       {"5", "--args: '5' has no type; write i32:5 or buf:f32[1024]=zeros"},
       {"i33:5", "'i33' is no type of values"},
       {"i8:128", "128 is outside the range of s8"},
       {"u32:-1", "-1 is outside the range of u32"},
       {"u32:x", "'x' is no whole number"},
       {"f32:x", "'x' is no number"},
+      {"f16:70000", "70000 is outside the range of f16"},
+      {"bf16:1e39", "1e39 is outside the range of bf16"},
+      {"f32:-1e39", "-1e39 is outside the range of f32"},
       {"hex:123", "two hexadecimal digits make a byte"},
-      {"buf:f32=zeros", "a buffer is written buf:f32[1024]=zeros"},
+      {"buf:f32=zeros", "the number of elements is missing; write buf:f32[1024]"},
       {"buf:f32[]", "the number of elements is missing"},
       {"buf:f32[0]", "'0' is no number of elements"},
+      {"buf:f32[4x]", "'4x' is no number of elements, such as 1024 or 32x32"},
+      {"buf:f32[4,4]", "'4,4' is no number of elements"},
+      {"buf:f32[4", "'[4' has no ]"},
+      {"buf:f32[4]iota", "'iota' stands between the size and ="},
+      {"buf:f32[4]=", "'' is neither zeros, iota"},
+      {"buf:u8[4]=256", "256 is outside the range of u8"},
+      {"buf:f16[4]=70000", "70000 is outside the range of f16"},
+      {"buf:i32[4]=1.5", "'1.5' is no whole number"},
       {"buf:f64[9999999999]", "a buffer has at most 4294967296 bytes"},
       {"buf:f32[4]=ones", "'ones' is neither zeros, iota, uniform, @FILE nor a number for f32"},
       {"buf:f32[4]=@nowhere", "nowhere"},
       {"buf:f32[4]:out=", ":out= names no file"},
+      {"buf:f32[4]:out=-", ":out= takes a file, not -"},
+      {"buf:f32[4]:out=y=iota", "=iota stands before :out="},
+      {"buf:f32[4]:out=a:out=b", ":out= is given twice"},
   };
   for (const auto& [args, message] : cases) {
     const CommandResult result = Axpy(args);
@@ -174,6 +267,7 @@ TEST_F(RunPtxTest, BadUsageSaysWhatIsMeant) {
       {"--counters=all", "--counters: 'all' is neither place nor instruction"},
       {"--block=0", "--block: '0' is not one to three numbers of at least 1, such as 4,2"},
       {"--grid=1,2,3,4", "--grid: '1,2,3,4'"},
+      {"--threads=1025", "--threads: 1025 is more than 1024"},
       {"--kernel=other", "axpy.ptx has no kernel 'other'; it has: axpy"},
   };
   for (const auto& [flag, message] : flags) {
@@ -193,6 +287,13 @@ TEST_F(RunPtxTest, BadPtxIsAnErrorWithItsLine) {
   EXPECT_THAT(result.err, HasSubstr("bad.ptx: PTX line 6 'wgmma.fence.sync.aligned;': there is no "
                                     "instruction 'wgmma' in the emulator"));
   EXPECT_EQ(Run({"run-ptx", "nowhere.ptx", "--block=1"}).exit_code, 1);
+  EXPECT_THAT(Run({"run-ptx",
+                   Write("a.cubin", std::string("\x7f"
+                                                "ELF\0",
+                                                5)),
+                   "--block=1"})
+                  .err,
+              HasSubstr("a.cubin is not the text of PTX: its byte 4 is 0"));
 }
 
 }  // namespace
