@@ -58,7 +58,7 @@ std::string MissingValue(const CLI::App& app, int argc, char** argv) {
     const size_t equals = word.find('=');
     const std::string name(word.substr(0, equals));
     const CLI::Option* option = found.front()->get_option_no_throw(name);
-    if (option == nullptr || option->get_items_expected_max() == 0) continue;
+    if (option == nullptr || option->get_items_expected_min() == 0) continue;
     const bool has_next = i + 1 < argc && std::string_view(argv[i + 1]).substr(0, 2) != "--";
     if (equals == word.npos ? !has_next : equals + 1 == word.size()) {
       return absl::StrFormat("%s has no value; it takes %s (see duotone %s --help)", name,
