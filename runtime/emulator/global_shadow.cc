@@ -11,47 +11,45 @@ namespace {
 constexpr int kWordsPerGranule = 3;
 enum { kReads, kWrites, kAtomics };
 
-// Fields of a word. Launch numbers count modulo 2^24, of which none is 0: a word is forgotten
+// Fields of a word. Launch numbers count modulo 2^23, of which none is 0: a word is forgotten
 // before its number comes again.
-constexpr int kMaskShift = 0;      // 4 bits
-constexpr int kSeveralShift = 4;   // 1 bit
-constexpr int kReadOnlyShift = 5;  // 1 bit
-constexpr int kBlockShift = 8;     // 32 bits
-constexpr int kLaunchShift = 40;   // 24 bits
+constexpr int kFirstShift = 0;   // 4 bits: bytes that the first block has touched
+constexpr int kOthersShift = 4;  // 4 bits: bytes that other blocks have touched
+constexpr int kReadOnlyShift = 8;
+constexpr int kBlockShift = 9;    // 32 bits: the first block
+constexpr int kLaunchShift = 41;  // 23 bits
 constexpr uint64_t kMaskBits = 15;
-constexpr uint64_t kSeveral = uint64_t{1} << kSeveralShift;
 constexpr uint64_t kReadOnlyBit = uint64_t{1} << kReadOnlyShift;
 
 uint64_t LaunchOf(uint64_t word) { return word >> kLaunchShift; }
 uint64_t BlockOf(uint64_t word) { return word >> kBlockShift & 0xffffffffu; }
-
-// The bits of a mask.
-int64_t BytesOf(uint32_t mask) {
-  return (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3 & 1);
+uint32_t BytesOf(uint64_t word) {
+  return static_cast<uint32_t>((word >> kFirstShift | word >> kOthersShift) & kMaskBits);
 }
 
-uint64_t LaunchField(uint32_t number) { return number % 0xffffff + 1; }
+uint64_t LaunchField(uint32_t number) { return number % 0x7fffff + 1; }
 
-// True if a block other than `block` has touched one of these bytes in this launch.
-bool IsForeign(uint64_t word, uint64_t launch, uint64_t block, uint32_t mask) {
-  return LaunchOf(word) == launch && (word >> kMaskShift & mask) != 0 &&
-         ((word & kSeveral) != 0 || BlockOf(word) != block);
-}
 bool IsTouched(uint64_t word, uint64_t launch, uint32_t mask) {
-  return LaunchOf(word) == launch && (word >> kMaskShift & mask) != 0;
+  return LaunchOf(word) == launch && (BytesOf(word) & mask) != 0;
+}
+// True if a block other than `block` has surely touched one of these bytes in this launch. Bytes
+// that are not the first block's may be those of `block` itself.
+bool IsForeign(uint64_t word, uint64_t launch, uint64_t block, uint32_t mask) {
+  const int shift = BlockOf(word) == block ? kOthersShift : kFirstShift;
+  return LaunchOf(word) == launch && (word >> shift & mask) != 0;
 }
 
 // Adds an access; the word before it.
 uint64_t Note(std::atomic<uint64_t>& word, uint64_t launch, uint64_t block, uint32_t mask,
               bool read_only) {
-  const uint64_t mine =
-      launch << kLaunchShift | block << kBlockShift | mask | (read_only ? kReadOnlyBit : 0);
+  const uint64_t flags = read_only ? kReadOnlyBit : 0;
+  const uint64_t mine = launch << kLaunchShift | block << kBlockShift | mask | flags;
   uint64_t old = word.load();
   while (old != mine) {
     uint64_t next = mine;
     if (LaunchOf(old) == launch) {
-      next = old | (mine & (kMaskBits | kReadOnlyBit));
-      if (BlockOf(old) != block) next |= kSeveral;
+      const int shift = BlockOf(old) == block ? kFirstShift : kOthersShift;
+      next = old | uint64_t{mask} << shift | flags;
     }
     if (next == old || word.compare_exchange_weak(old, next)) break;
   }
@@ -148,12 +146,15 @@ void GlobalShadow::Count(int64_t offset, int64_t bytes, uint32_t number, int64_t
   const uint64_t launch = LaunchField(number);
   const auto touched = [&](const Word& word, uint32_t mask) {
     const uint64_t value = word.load(std::memory_order_relaxed);
-    return LaunchOf(value) == launch ? static_cast<uint32_t>(value >> kMaskShift & mask) : 0u;
+    return LaunchOf(value) == launch ? BytesOf(value) & mask : 0u;
+  };
+  const auto count = [](uint32_t bits) {
+    return (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1);
   };
   ForGranules(words_.get(), offset, bytes, [&](const Word* words, uint32_t mask) {
     const uint32_t atomics = touched(words[kAtomics], mask);
-    *read += BytesOf(touched(words[kReads], mask) | atomics);
-    *written += BytesOf(touched(words[kWrites], mask) | atomics);
+    *read += count(touched(words[kReads], mask) | atomics);
+    *written += count(touched(words[kWrites], mask) | atomics);
   });
 }
 

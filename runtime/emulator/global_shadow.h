@@ -36,8 +36,10 @@ class GlobalShadow {
   void Count(int64_t offset, int64_t bytes, uint32_t number, int64_t* read, int64_t* written) const;
 
  private:
-  // Three words for each 4 bytes: plain reads, plain writes, atomics. A word: launch number, block,
-  // mask of bytes, whether several blocks came, whether one read as read-only.
+  // Three words for each 4 bytes: plain reads, plain writes, atomics. A word: launch number, the
+  // block that came first, the bytes that it touched, those that others touched, whether one read
+  // as read-only. Of three blocks that share 4 bytes, two that race on bytes that the first one has
+  // not touched go unnoticed.
   using Word = std::atomic<uint64_t>;
   template <AccessKind kKind>
   Conflict AccessGranules(int64_t offset, int64_t bytes, uint64_t launch, uint64_t block);

@@ -256,9 +256,13 @@ TEST(GlobalOps, FreedMemoryIsKnown) {
 }
 
 TEST(GlobalOps, WhatIsRightIsSilent) {
+  // Blocks of 31 threads meet within words.
   const std::string right[] = {
       // Neighbouring bytes of one word belong to different blocks.
       "cvt.u64.u32 %rd1, %t; add.s64 %rd2, %b, %rd1; st.global.u8 [%rd2], %t;",
+      // ... and each block changes its own again.
+      "cvt.u64.u32 %rd1, %t; add.s64 %rd2, %b, %rd1; st.global.u8 [%rd2], %t;\n"
+      "ld.global.u8 %r3, [%rd2]; st.global.u8 [%rd2], %r3; ld.global.u8 %r3, [%rd2];",
       // All blocks read the same.
       "ld.global.u32 %r3, [%a]; ld.global.nc.u32 %r4, [%a+4];",
       // Atomics of several blocks, and volatile reads of them.
@@ -267,7 +271,7 @@ TEST(GlobalOps, WhatIsRightIsSilent) {
       "st.global.u32 [%y], %t; ld.global.u32 %r3, [%y];",
   };
   for (const std::string& body : right) {
-    EXPECT_THAT(RunOn(Kernel(kWords + body), 64, {2, 32}).problems, IsEmpty()) << body;
+    EXPECT_THAT(RunOn(Kernel(kWords + body), 93, {3, 31}).problems, IsEmpty()) << body;
   }
 }
 
