@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/float16.h"
 #include "base/philox.h"
 #include "runtime/emulator/rounding.h"
 
@@ -84,11 +85,16 @@ T ExactValue(const Instruction& in, T a, T b) {
   }
 }
 
-template <typename T>
-float Rounded(const Instruction& in, T value) {
+float Rounded(const Instruction& in, double value) {
   if (std::isnan(value)) return std::bit_cast<float>(0x7fffffffu);
-  if (in.type == Type::kF32) return static_cast<float>(value);
-  return static_cast<float>(RoundTo(value, FormatOf(in.type), Rounding::kRn));
+  switch (ElementType(in.type)) {
+    case Type::kF16:
+      return ToF32(ToF16(OddSingle(value)));
+    case Type::kBf16:
+      return ToF32(ToBF16(OddSingle(value)));
+    default:
+      return static_cast<float>(value);
+  }
 }
 
 // Whether an error of the value, which is an f64, may move it over the middle of two f32. The
@@ -128,7 +134,8 @@ float Stepped(float value, double steps) {
 
 float Approximate(const Instruction& in, float a, float b) {
   const double value = ExactValue<double>(in, a, b);
-  return IsUndecided(in, value) ? Rounded(in, ExactValue<Exact>(in, a, b)) : Rounded(in, value);
+  return IsUndecided(in, value) ? static_cast<float>(ExactValue<Exact>(in, a, b))
+                                : Rounded(in, value);
 }
 
 float Perturbed(const Instruction& in, float a, float b, uint64_t seed) {

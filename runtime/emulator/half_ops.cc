@@ -2,9 +2,12 @@
 //
 // Every result is rounded once, from the exact value: products of two such numbers fit into an f64,
 // and a sum of an f64 and such a number is rounded to odd before it is rounded to 16 bits.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
+#include "base/float16.h"
 #include "runtime/emulator/approximate.h"
 #include "runtime/emulator/lane_loops.h"
 #include "runtime/emulator/rounding.h"
@@ -12,118 +15,159 @@
 namespace duotone::emulator {
 namespace {
 
-bool IsHalf(Type type) {
-  return type >= Type::kF16 && type <= Type::kBf16x2 && type != Type::kTf32 && type != Type::kF32 &&
-         type != Type::kF64;
+// The two formats: their bits as an f32 and, of an f32, the nearest with a canonical NaN.
+struct Half {
+  static constexpr uint16_t kInfinity = 0x7c00, kOne = 0x3c00;
+  static float Widen(uint16_t bits) { return ToF32(F16{bits}); }
+  static uint16_t Narrow(float value) { return Canonical(ToF16(value).bits); }
+  static uint16_t Canonical(uint16_t bits) { return (bits & 0x7fff) > kInfinity ? 0x7fff : bits; }
+};
+struct Brain {
+  static constexpr uint16_t kInfinity = 0x7f80, kOne = 0x3f80;
+  static float Widen(uint16_t bits) { return ToF32(BF16{bits}); }
+  static uint16_t Narrow(float value) { return Canonical(ToBF16(value).bits); }
+  static uint16_t Canonical(uint16_t bits) { return (bits & 0x7fff) > kInfinity ? 0x7fff : bits; }
+};
+
+// What .ftz does to operands and results.
+template <typename H>
+uint16_t Flushed(uint16_t bits, bool ftz) {
+  const auto sign = static_cast<uint16_t>(bits & 0x8000);
+  return ftz && (bits & H::kInfinity) == 0 ? sign : bits;
+}
+// What the flags make of a result. NaN saturates to 0, and .relu keeps it.
+template <typename H>
+uint16_t Finished(uint16_t bits, bool ftz, bool sat, bool relu) {
+  bits = Flushed<H>(bits, ftz);
+  const bool negative = bits >= 0x8000, is_nan = bits == 0x7fff;
+  if (sat) bits = negative || is_nan ? 0 : std::min(bits, H::kOne);
+  return relu && negative ? 0 : bits;
 }
 
-double Smaller(double a, double b) {
-  if (a == b) return std::signbit(a) ? a : b;
-  return a < b ? a : b;
-}
-double Larger(double a, double b) {
-  if (a == b) return std::signbit(a) ? b : a;
-  return a > b ? a : b;
-}
+// ---- Operations, exact or rounded to odd
 
-double Compute(const Instruction& in, double a, double b, double c) {
-  switch (in.op) {
-    case Op::kAdd:
-      return OddSum(a, b);
-    case Op::kSub:
-      return OddSum(a, -b);
-    case Op::kMul:
-      return a * b;
-    case Op::kFma:
-      return OddSum(a * b, c);
-    case Op::kAbs:
-      return std::fabs(a);
-    case Op::kNeg:
-      return -a;
-    case Op::kMin:
-    case Op::kMax: {
-      if (std::isnan(a) || std::isnan(b)) {
-        if (in.nan || (std::isnan(a) && std::isnan(b))) return std::isnan(a) ? a : b;
-        return std::isnan(a) ? b : a;
-      }
-      return in.op == Op::kMin ? Smaller(a, b) : Larger(a, b);
-    }
-    default:
-      return 0;
+struct AddOp {
+  static double Of(double a, double b, double) { return OddSum(a, b); }
+};
+struct SubOp {
+  static double Of(double a, double b, double) { return OddSum(a, -b); }
+};
+struct MulOp {
+  static double Of(double a, double b, double) { return a * b; }
+};
+struct FmaOp {
+  static double Of(double a, double b, double c) { return OddSum(a * b, c); }
+};
+struct AbsOp {
+  static double Of(double a, double, double) { return std::fabs(a); }
+};
+struct NegOp {
+  static double Of(double a, double, double) { return -a; }
+};
+// Of two numbers the smaller, -0 before +0; of a number and NaN the number, or NaN with .NaN.
+template <bool kNan>
+struct MinOp {
+  static double Of(double a, double b, double) {
+    if (a != a) return kNan ? a : b;
+    if (b != b) return kNan ? b : a;
+    if (a == b) return std::signbit(a) ? a : b;
+    return a < b ? a : b;
+  }
+};
+template <bool kNan>
+struct MaxOp {
+  static double Of(double a, double b, double) { return -MinOp<kNan>::Of(-a, -b, 0); }
+};
+
+// ---- Lanes
+
+void Store(uint16_t* d, const uint16_t* results, int parts, Mask mask) {
+  const auto bytes = static_cast<size_t>(parts) * sizeof(uint16_t);
+  if (mask == kAllLanes) {
+    std::memcpy(d, results, kLanes * bytes);
+    return;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) != 0) std::memcpy(d + lane * parts, results + lane * parts, bytes);
   }
 }
 
-uint16_t Result(const Instruction& in, const FloatFormat& format, const uint16_t* operands) {
-  double values[3];
-  for (int i = 0; i < 3; ++i) {
-    const Exact value = Decode(operands[i], format);
-    values[i] = static_cast<double>(in.ftz ? Flush(value, format) : value);
-  }
-  Exact result = RoundTo(Compute(in, values[0], values[1], values[2]), format, Rounding::kRn);
-  if (in.ftz) result = Flush(result, format);
-  if (in.sat) result = result > 0 ? (result < 1 ? result : 1.0L) : 0.0L;
-  if (in.relu && !std::isnan(result) && !(result > 0)) result = 0;
-  return static_cast<uint16_t>(Encode(result, format));
-}
-
-// The 16-bit values of operand rows, lane by lane; of pairs the lower half first.
+// The numbers of operand rows in their order; pairs are twice as many.
+template <typename H, typename F>
 void HalfLanes(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
-  const FloatFormat& format = FormatOf(in.type);
   const int parts = IsPair(in.type) ? 2 : 1;
-  const size_t count = in.operands.size() - 1;
-  uint16_t* d = warp.Row<uint16_t>(code.row[0]);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    for (int part = 0; part < parts; ++part) {
-      const int at = lane * parts + part;
-      uint16_t operands[3] = {};
-      for (size_t i = 0; i < count; ++i) operands[i] = warp.Row<uint16_t>(code.row[i + 1])[at];
-      d[at] = Result(in, format, operands);
-    }
+  // Operands that there are not repeat the last.
+  const size_t last = in.operands.size() - 1;
+  const uint16_t* a = warp.Row<uint16_t>(code.row[1]);
+  const uint16_t* b = warp.Row<uint16_t>(code.row[std::min<size_t>(2, last)]);
+  const uint16_t* c = warp.Row<uint16_t>(code.row[std::min<size_t>(3, last)]);
+  const bool ftz = in.ftz, sat = in.sat, relu = in.relu;
+  uint16_t results[2 * kLanes];
+  DUOTONE_LANE_LOOP
+  for (int i = 0; i < parts * kLanes; ++i) {
+    const float x = H::Widen(Flushed<H>(a[i], ftz)), y = H::Widen(Flushed<H>(b[i], ftz)),
+                z = H::Widen(Flushed<H>(c[i], ftz));
+    const uint16_t bits = H::Narrow(OddSingle(F::Of(double{x}, double{y}, double{z})));
+    results[i] = Finished<H>(bits, ftz, sat, relu);
   }
+  Store(warp.Row<uint16_t>(code.row[0]), results, parts, mask);
 }
 
 // ex2 and tanh.
-template <bool kPerturb>
+template <typename H, bool kPerturb>
 void HalfApproximate(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
-  const FloatFormat& format = FormatOf(in.type);
   const int parts = IsPair(in.type) ? 2 : 1;
   const uint64_t seed = warp.block->launch->options->seed;
   const uint16_t* a = warp.Row<uint16_t>(code.row[1]);
-  uint16_t* d = warp.Row<uint16_t>(code.row[0]);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    for (int at = lane * parts; at < (lane + 1) * parts; ++at) {
-      Exact operand = Decode(a[at], format);
-      if (in.ftz) operand = Flush(operand, format);
-      const auto x = static_cast<float>(operand);
-      Exact result = kPerturb ? Perturbed(in, x, 0, seed) : Approximate(in, x, 0);
-      if (in.ftz) result = Flush(result, format);
-      d[at] = static_cast<uint16_t>(Encode(result, format));
-    }
+  uint16_t results[2 * kLanes];
+  for (int i = 0; i < parts * kLanes; ++i) {
+    const float x = H::Widen(Flushed<H>(a[i], in.ftz));
+    const float result = kPerturb ? Perturbed(in, x, 0, seed) : Approximate(in, x, 0);
+    results[i] = Flushed<H>(H::Narrow(result), in.ftz);
+  }
+  Store(warp.Row<uint16_t>(code.row[0]), results, parts, mask);
+}
+
+template <typename H>
+Handler FindOf(const Instruction& in, bool perturb) {
+  switch (in.op) {
+    case Op::kAdd:
+      return HalfLanes<H, AddOp>;
+    case Op::kSub:
+      return HalfLanes<H, SubOp>;
+    case Op::kMul:
+      return HalfLanes<H, MulOp>;
+    case Op::kFma:
+      return HalfLanes<H, FmaOp>;
+    case Op::kAbs:
+      return HalfLanes<H, AbsOp>;
+    case Op::kNeg:
+      return HalfLanes<H, NegOp>;
+    case Op::kMin:
+      return in.nan ? HalfLanes<H, MinOp<true>> : HalfLanes<H, MinOp<false>>;
+    case Op::kMax:
+      return in.nan ? HalfLanes<H, MaxOp<true>> : HalfLanes<H, MaxOp<false>>;
+    case Op::kEx2:
+    case Op::kTanh:
+      return perturb ? HalfApproximate<H, true> : HalfApproximate<H, false>;
+    default:
+      return nullptr;
   }
 }
 
 }  // namespace
 
 Handler FindHalfHandler(const Instruction& in, const HandlerOptions& options) {
-  if (!IsHalf(in.type)) return nullptr;
-  switch (in.op) {
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kFma:
-      return in.rounding == Rounding::kNone || in.rounding == Rounding::kRn ? HalfLanes : nullptr;
-    case Op::kAbs:
-    case Op::kNeg:
-    case Op::kMin:
-    case Op::kMax:
-      return HalfLanes;
-    case Op::kEx2:
-    case Op::kTanh:
-      return options.perturb ? HalfApproximate<true> : HalfApproximate<false>;
+  if (in.rounding != Rounding::kNone && in.rounding != Rounding::kRn) return nullptr;
+  switch (in.type) {
+    case Type::kF16:
+    case Type::kF16x2:
+      return FindOf<Half>(in, options.perturb);
+    case Type::kBf16:
+    case Type::kBf16x2:
+      return FindOf<Brain>(in, options.perturb);
     default:
       return nullptr;
   }

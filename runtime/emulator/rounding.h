@@ -46,6 +46,15 @@ inline double OddSum(double a, double b) {
   const bool away = (lost > 0) == (sum > 0);
   return stays ? sum : std::bit_cast<double>(away ? bits + 1 : bits - 1);
 }
+// A value that was rounded to odd, or is exact, as an f32 rounded to odd: cut off, with a last bit
+// of 1 where something is lost.
+inline float OddSingle(double value) {
+  const auto nearest = static_cast<float>(value);
+  const bool stays = !(static_cast<double>(nearest) != value) || value != value;
+  const bool is_larger = std::fabs(static_cast<double>(nearest)) > std::fabs(value);
+  const uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  return stays ? nearest : std::bit_cast<float>((is_larger ? bits - 1 : bits) | 1);
+}
 // a * b + c with one rounding, without the host's instruction for it: f64 holds the product.
 inline float FusedMultiplyAdd(float a, float b, float c) {
   return static_cast<float>(OddSum(double{a} * double{b}, double{c}));
