@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
+#include <limits>
 
 #include "base/float16.h"
 #include "runtime/emulator/lane_loops.h"
@@ -70,14 +70,16 @@ uint64_t ToFloat(Exact value, const Instruction& in, Type type) {
 
 uint64_t Convert(uint64_t bits, const Instruction& in) {
   const Type to = in.type, from = in.source_type;
+  if (!IsFloat(to) && !IsFloat(from) && !in.sat) {
+    const int unused = 64 - 8 * TypeBytes(from);
+    return IsSigned(from) ? static_cast<uint64_t>(static_cast<int64_t>(bits << unused) >> unused)
+                          : bits;
+  }
   Exact value = ValueOf(bits, from);
   if (in.ftz && from == Type::kF32) value = Flush(value, FormatOf(from));
   if (IsFloat(to)) return ToFloat(value, in, to);
   if (IsFloat(from)) return ToInteger(RoundToInteger(value, in.rounding), to, from);
-  return in.sat
-             ? ToInteger(value, to, from)
-             : static_cast<uint64_t>(value < 0 ? static_cast<uint64_t>(static_cast<int64_t>(value))
-                                               : static_cast<uint64_t>(value));
+  return ToInteger(value, to, from);
 }
 
 // Any conversion, lane by lane.
@@ -92,23 +94,7 @@ void ConvertAny(Warp& warp, const Code& code, Mask mask) {
   }
 }
 
-// cvt.rn.f16x2.f32 d, a, b: a becomes the upper half.
-void ConvertAnyPair(Warp& warp, const Code& code, Mask mask) {
-  const Instruction& in = *code.instruction;
-  const float* a = warp.Row<float>(code.row[1]);
-  const float* b = warp.Row<float>(code.row[2]);
-  ForLanes(warp.Row<uint32_t>(code.row[0]), mask, [&](int lane) {
-    return static_cast<uint32_t>(ToFloat(a[lane], in, in.type) << 16 |
-                                 ToFloat(b[lane], in, in.type));
-  });
-}
-
 // ---- The frequent ones
-
-template <typename F>
-struct Pair {
-  static uint32_t Of(float a, float b) { return uint32_t{F::Of(a)} << 16 | uint32_t{F::Of(b)}; }
-};
 
 struct HalfToSingle {
   static uint32_t Of(uint16_t a) {
@@ -134,28 +120,118 @@ struct SingleToBrain {
     return (bits & 0x7fff) > 0x7f80 ? uint16_t{0x7fff} : bits;
   }
 };
-// NaN becomes +0.
-template <bool kFtz>
-struct Saturate {
-  static float Of(float value) {
-    const float a = kFtz ? Flushed(value) : value;
-    return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f;
-  }
-};
-struct SingleToDouble {
-  static uint64_t Of(float a) {
-    return std::isnan(a) ? 0x7fffffffffffffffu : std::bit_cast<uint64_t>(double{a});
-  }
-};
-struct DoubleToSingle {
-  static uint32_t Of(double a) {
-    return std::isnan(a) ? 0x7fffffffu : std::bit_cast<uint32_t>(static_cast<float>(a));
-  }
-};
 template <typename D, typename A>
 struct Plain {
   static D Of(A a) { return static_cast<D>(a); }
 };
+
+float Canonical(float value) { return value == value ? value : std::bit_cast<float>(0x7fffffffu); }
+double Canonical(double value) {
+  return value == value ? value : std::bit_cast<double>(uint64_t{0x7fffffffffffffff});
+}
+float FlushedIf(bool ftz, float value) { return ftz ? Flushed(value) : value; }
+double FlushedIf(bool, double value) { return value; }
+
+// From f32 or f64 to one of these, to nearest; .ftz concerns f32 only.
+template <typename D, typename A, bool kFtz, bool kSat>
+struct ToNearest {
+  static D Of(A a) {
+    const D value = FlushedIf(kFtz, static_cast<D>(FlushedIf(kFtz, a)));
+    if (kSat) return value > 0 ? (value < 1 ? value : D{1}) : D{0};
+    return Canonical(value);
+  }
+};
+template <typename D, typename A>
+Handler FindToNearest(const Instruction& in) {
+  if (in.ftz)
+    return in.sat ? Unary<D, A, ToNearest<D, A, true, true>>
+                  : Unary<D, A, ToNearest<D, A, true, false>>;
+  return in.sat ? Unary<D, A, ToNearest<D, A, false, true>>
+                : Unary<D, A, ToNearest<D, A, false, false>>;
+}
+
+// To integers, as floats. The host rounds to nearest here.
+struct ToNearestInteger {
+  template <typename A>
+  static A Of(A a) {
+    return std::rint(a);
+  }
+};
+struct TowardsZero {
+  template <typename A>
+  static A Of(A a) {
+    return std::trunc(a);
+  }
+};
+struct Downwards {
+  template <typename A>
+  static A Of(A a) {
+    return std::floor(a);
+  }
+};
+struct Upwards {
+  template <typename A>
+  static A Of(A a) {
+    return std::ceil(a);
+  }
+};
+template <typename A, typename R>
+struct Integral {
+  static A Of(A a) { return Canonical(R::Of(a)); }
+};
+// Clamped, as ToInteger above.
+template <typename D, typename A, typename R, bool kFtz>
+struct Clamped {
+  static D Of(A a) {
+    constexpr D kLowest = std::numeric_limits<D>::min(), kHighest = std::numeric_limits<D>::max();
+    constexpr bool kIsWide = sizeof(A) == 8 || sizeof(D) == 8;
+    constexpr D kOfNan = kIsWide ? static_cast<D>(D{1} << (8 * sizeof(D) - 1)) : D{0};
+    const A value = R::Of(FlushedIf(kFtz, a));
+    if (value != value) return kOfNan;
+    // The bounds as floats may lie one beyond, and then no number lies between.
+    if (value >= static_cast<A>(kHighest)) return kHighest;
+    return value <= static_cast<A>(kLowest) ? kLowest : static_cast<D>(value);
+  }
+};
+template <typename D, typename A, typename R>
+Handler FindClamped(const Instruction& in) {
+  return in.ftz ? Unary<D, A, Clamped<D, A, R, true>> : Unary<D, A, Clamped<D, A, R, false>>;
+}
+template <typename A, typename R>
+Handler FindIntegral(const Instruction& in) {
+  switch (in.type) {
+    case Type::kU16:
+      return FindClamped<uint16_t, A, R>(in);
+    case Type::kS16:
+      return FindClamped<int16_t, A, R>(in);
+    case Type::kU32:
+      return FindClamped<uint32_t, A, R>(in);
+    case Type::kS32:
+      return FindClamped<int32_t, A, R>(in);
+    case Type::kU64:
+      return FindClamped<uint64_t, A, R>(in);
+    case Type::kS64:
+      return FindClamped<int64_t, A, R>(in);
+    default:
+      return in.type == in.source_type && !in.ftz && !in.sat ? Unary<A, A, Integral<A, R>>
+                                                             : nullptr;
+  }
+}
+template <typename A>
+Handler FindByMode(const Instruction& in) {
+  switch (in.rounding) {
+    case Rounding::kRni:
+      return FindIntegral<A, ToNearestInteger>(in);
+    case Rounding::kRzi:
+      return FindIntegral<A, TowardsZero>(in);
+    case Rounding::kRmi:
+      return FindIntegral<A, Downwards>(in);
+    case Rounding::kRpi:
+      return FindIntegral<A, Upwards>(in);
+    default:
+      return nullptr;
+  }
+}
 
 // Integers of the same or another width: the value modulo the result's.
 template <typename D>
@@ -177,71 +253,108 @@ Handler FindIntegerTo(Type from) {
   }
 }
 
-bool IsInteger(Type type) { return type >= Type::kU8 && type <= Type::kS64; }
-
-// To f32 and f64 and from there.
-Handler FindFrequentFloat(const Instruction& in) {
-  const bool is_single = in.type == Type::kF32;
-  if (is_single && in.source_type == Type::kF32 && in.rounding == Rounding::kNone && in.sat) {
-    return in.ftz ? Unary<float, float, Saturate<true>> : Unary<float, float, Saturate<false>>;
+template <typename D>
+Handler FindFloatOfInteger(Type from) {
+  switch (from) {
+    case Type::kU32:
+      return Unary<D, uint32_t, Plain<D, uint32_t>>;
+    case Type::kS32:
+      return Unary<D, int32_t, Plain<D, int32_t>>;
+    case Type::kU64:
+      return Unary<D, uint64_t, Plain<D, uint64_t>>;
+    case Type::kS64:
+      return Unary<D, int64_t, Plain<D, int64_t>>;
+    default:
+      return nullptr;
   }
-  if (in.sat || in.ftz) return nullptr;
-  if (is_single && in.source_type == Type::kF64 && in.rounding == Rounding::kRn) {
-    return Unary<uint32_t, double, DoubleToSingle>;
-  }
-  if (in.type == Type::kF64 && in.source_type == Type::kF32 && in.rounding == Rounding::kNone) {
-    return Unary<uint64_t, float, SingleToDouble>;
-  }
-  return nullptr;
 }
 
+// cvt.rn.f16x2.f32 d, a, b: a becomes the upper half.
+template <typename H, bool kRelu>
+struct PairOf {
+  static uint16_t Half(float value) {
+    const uint16_t bits = H::Of(value);
+    return kRelu && bits >= 0x8000 ? uint16_t{0} : bits;
+  }
+  static uint32_t Of(float a, float b) { return uint32_t{Half(a)} << 16 | Half(b); }
+};
+template <typename H>
+Handler FindPairOf(bool relu) {
+  return relu ? Binary<uint32_t, float, float, PairOf<H, true>>
+              : Binary<uint32_t, float, float, PairOf<H, false>>;
+}
+// The same, rounded in any way.
+void ConvertPair(Warp& warp, const Code& code, Mask mask) {
+  const Instruction& in = *code.instruction;
+  const float* a = warp.Row<float>(code.row[1]);
+  const float* b = warp.Row<float>(code.row[2]);
+  ForLanes(warp.Row<uint32_t>(code.row[0]), mask, [&](int lane) {
+    return static_cast<uint32_t>(ToFloat(a[lane], in, in.type) << 16 |
+                                 ToFloat(b[lane], in, in.type));
+  });
+}
 Handler FindPair(const Instruction& in) {
-  if (in.rounding != Rounding::kRn && in.rounding != Rounding::kRz) return nullptr;
-  if (in.rounding == Rounding::kRz || in.relu || in.sat || in.ftz) return ConvertAnyPair;
-  return in.type == Type::kF16x2 ? Binary<uint32_t, float, float, Pair<SingleToHalf>>
-                                 : Binary<uint32_t, float, float, Pair<SingleToBrain>>;
+  if (in.rounding == Rounding::kRz) return ConvertPair;
+  if (in.rounding != Rounding::kRn) return nullptr;
+  return in.type == Type::kF16x2 ? FindPairOf<SingleToHalf>(in.relu)
+                                 : FindPairOf<SingleToBrain>(in.relu);
+}
+
+bool IsInteger(Type type) { return type >= Type::kU8 && type <= Type::kS64; }
+
+Handler FindOfIntegers(const Instruction& in) {
+  if (in.sat) return nullptr;
+  switch (TypeBytes(in.type)) {
+    case 2:
+      return FindIntegerTo<uint16_t>(in.source_type);
+    case 4:
+      return FindIntegerTo<uint32_t>(in.source_type);
+    case 8:
+      return FindIntegerTo<uint64_t>(in.source_type);
+    default:
+      return nullptr;
+  }
+}
+
+// From and to f32 and f64: all but directed rounding and some of the flags.
+Handler FindOfFloats(const Instruction& in) {
+  const bool from_single = in.source_type == Type::kF32;
+  const bool to_nearest = in.rounding == Rounding::kNone || in.rounding == Rounding::kRn;
+  if (to_nearest && in.type == Type::kF32) {
+    return from_single ? FindToNearest<float, float>(in) : FindToNearest<float, double>(in);
+  }
+  if (to_nearest && in.type == Type::kF64) {
+    return from_single ? FindToNearest<double, float>(in) : FindToNearest<double, double>(in);
+  }
+  return from_single ? FindByMode<float>(in) : FindByMode<double>(in);
 }
 
 Handler FindFrequent(const Instruction& in) {
-  if (const Handler found = FindFrequentFloat(in)) return found;
-  const bool is_plain = !in.sat && !in.ftz && !in.relu;
+  const Type to = in.type, from = in.source_type;
   // The rows must be as wide as the types.
-  if (!is_plain || RowBytes(in.operands[0][0]) != TypeBytes(in.type) ||
-      RowBytes(in.operands[1][0]) != TypeBytes(in.source_type)) {
+  if (RowBytes(in.operands[0][0]) != TypeBytes(to) ||
+      RowBytes(in.operands[1][0]) != TypeBytes(from)) {
     return nullptr;
   }
-  if (IsInteger(in.type) && IsInteger(in.source_type)) {
-    switch (TypeBytes(in.type)) {
-      case 2:
-        return FindIntegerTo<uint16_t>(in.source_type);
-      case 4:
-        return FindIntegerTo<uint32_t>(in.source_type);
-      case 8:
-        return FindIntegerTo<uint64_t>(in.source_type);
-      default:
-        return nullptr;
-    }
+  const bool is_plain = !in.sat && !in.ftz && !in.relu;
+  if (IsInteger(to) && IsInteger(from)) return FindOfIntegers(in);
+  if (from == Type::kF32 && (to == Type::kF16 || to == Type::kBf16)) {
+    if (!is_plain || in.rounding != Rounding::kRn) return nullptr;
+    return to == Type::kF16 ? Unary<uint16_t, float, SingleToHalf>
+                            : Unary<uint16_t, float, SingleToBrain>;
   }
-  if (in.type == Type::kF32 && in.source_type == Type::kF16) {
-    return Unary<uint32_t, uint16_t, HalfToSingle>;
+  if (to == Type::kF32 && from == Type::kF16) {
+    return is_plain ? Unary<uint32_t, uint16_t, HalfToSingle> : nullptr;
   }
-  if (in.type == Type::kF32 && in.source_type == Type::kBf16) {
-    return Unary<uint32_t, uint16_t, BrainToSingle>;
+  if (to == Type::kF32 && from == Type::kBf16) {
+    return is_plain ? Unary<uint32_t, uint16_t, BrainToSingle> : nullptr;
   }
-  if (in.rounding != Rounding::kRn) return nullptr;
-  if (in.source_type == Type::kF32 && in.type == Type::kF16) {
-    return Unary<uint16_t, float, SingleToHalf>;
+  if (IsInteger(from) && is_plain && in.rounding == Rounding::kRn) {
+    if (to == Type::kF32) return FindFloatOfInteger<float>(from);
+    return to == Type::kF64 ? FindFloatOfInteger<double>(from) : nullptr;
   }
-  if (in.source_type == Type::kF32 && in.type == Type::kBf16) {
-    return Unary<uint16_t, float, SingleToBrain>;
-  }
-  if (in.source_type == Type::kS32 && in.type == Type::kF32) {
-    return Unary<float, int32_t, Plain<float, int32_t>>;
-  }
-  if (in.source_type == Type::kU32 && in.type == Type::kF32) {
-    return Unary<float, uint32_t, Plain<float, uint32_t>>;
-  }
-  return nullptr;
+  const bool known = to == Type::kF32 || to == Type::kF64 || IsInteger(to);
+  return known && (from == Type::kF32 || from == Type::kF64) ? FindOfFloats(in) : nullptr;
 }
 
 // Conversions that lose something say how they round.
@@ -266,7 +379,9 @@ bool HasItsRounding(const Instruction& in) {
 
 Handler FindConvertHandler(const Instruction& in, const HandlerOptions&) {
   if (in.op != Op::kCvt) return nullptr;
-  if (IsPair(in.type)) return FindPair(in);
+  if (in.type == Type::kF16x2 || in.type == Type::kBf16x2) {
+    return FindPair(in);
+  }
   if (!HasItsRounding(in)) return nullptr;
   if (const Handler frequent = FindFrequent(in)) return frequent;
   return ConvertAny;
