@@ -3,6 +3,7 @@
 // Results with .rn are those of the host's SSE. The other modes of f32 go through f64: the exact
 // result is rounded to odd there (runtime/emulator/rounding.h), which keeps on which side of every
 // f32 it lies. NaN results are 0x7fffffff; of f64 they keep what the host makes of them.
+#include <algorithm>
 #include <bit>
 #include <cfenv>
 #include <cmath>
@@ -164,19 +165,18 @@ void FmaDouble(Warp& warp, const Code& code, Mask mask) {
 
 // ---- Directed rounding
 
-// A value that was rounded to odd, to f32. The nearest f32 is one too far where it lies beyond.
+// A value that was rounded to odd, to f32. The nearest f32 is one too far where it lies beyond; a
+// step of its bits leads away from zero. Without branches, which would be mispredicted.
 float RoundOdd(double value, Rounding rounding) {
-  float nearest = static_cast<float>(value);
-  if (rounding == Rounding::kRn || rounding == Rounding::kNone || nearest != nearest) {
-    return nearest;
-  }
+  const auto nearest = static_cast<float>(value);
   const double got = nearest;
-  const bool down = rounding == Rounding::kRm || (rounding == Rounding::kRz && value > 0);
-  const bool up = rounding == Rounding::kRp || (rounding == Rounding::kRz && value < 0);
-  if (down && got > value) return std::nextafterf(nearest, -INFINITY);
-  if (up && got < value) return std::nextafterf(nearest, INFINITY);
-  // x + -x is -0 when rounding down.
-  return nearest;
+  const bool to_zero = rounding == Rounding::kRz;
+  const bool down = (rounding == Rounding::kRm) | (to_zero & (value > 0));
+  const bool up = (rounding == Rounding::kRp) | (to_zero & (value < 0));
+  const uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  const uint32_t upwards = 1 - 2 * (bits >> 31);
+  return std::bit_cast<float>(bits + upwards * (static_cast<uint32_t>(up & (got < value)) -
+                                                static_cast<uint32_t>(down & (got > value))));
 }
 
 // a / b and sqrt(a) rounded to odd: the remainder says on which side the f64 result is.
@@ -199,55 +199,37 @@ double OddRoot(double a) {
   return std::bit_cast<double>(rest > 0 ? bits + 1 : bits - 1);
 }
 
-// The exact result in f64, rounded to odd.
-double OddResult(Op op, float a, float b, float c) {
-  switch (op) {
-    case Op::kAdd:
-      return OddSum(a, b);
-    case Op::kSub:
-      return OddSum(a, -double{b});
-    case Op::kMul:
-      return double{a} * double{b};
-    case Op::kFma:
-    case Op::kMad:
-      return OddSum(double{a} * double{b}, c);
-    case Op::kDiv:
-      return OddQuotient(a, b);
-    case Op::kRcp:
-      return OddQuotient(1.0, a);
-    default:
-      return OddRoot(a);
-  }
+// The exact result in f64, rounded to odd. An exact sum of zero is -0 when rounding down, unless
+// both terms are +0.
+template <Op kOp>
+double OddResult(float a, float b, float c, Rounding rounding) {
+  if constexpr (kOp == Op::kDiv) return OddQuotient(a, b);
+  if constexpr (kOp == Op::kRcp) return OddQuotient(1.0, a);
+  if constexpr (kOp == Op::kSqrt) return OddRoot(a);
+  if constexpr (kOp == Op::kMul) return double{a} * double{b};
+  const double first = kOp == Op::kFma ? double{a} * double{b} : double{a};
+  const double second = kOp == Op::kFma ? double{c} : kOp == Op::kSub ? -double{b} : double{b};
+  const double sum = OddSum(first, second);
+  const bool cancels = sum == 0 && std::signbit(first) != std::signbit(second);
+  return cancels && rounding == Rounding::kRm ? -0.0 : sum;
 }
 
-// An exact sum of zero is -0 when rounding down, unless both terms are +0.
-float DirectedZero(const Instruction& in, double odd, float result, bool negative_zero) {
-  const bool sums =
-      in.op == Op::kAdd || in.op == Op::kSub || in.op == Op::kFma || in.op == Op::kMad;
-  if (!sums || odd != 0 || in.rounding != Rounding::kRm) return result;
-  return negative_zero ? -0.0f : result;
-}
-
+template <Op kOp>
 void DirectedSingle(Warp& warp, const Code& code, Mask mask) {
   const Instruction& in = *code.instruction;
-  const auto operands = static_cast<int>(in.operands.size());
-  const auto at = [&](int operand, int lane) {
-    if (operand >= operands) return 0.0f;
-    const float value = warp.Row<float>(code.row[static_cast<size_t>(operand)])[lane];
-    return in.ftz ? Flushed(value) : value;
-  };
-  ForLanes(warp.Row<float>(code.row[0]), mask, [&](int lane) {
-    const float a = at(1, lane), b = at(2, lane), c = at(3, lane);
-    const double odd = OddResult(in.op, a, b, c);
-    // Terms of opposite signs that cancel.
-    const bool is_fma = in.op == Op::kFma || in.op == Op::kMad;
-    const double first = is_fma ? double{a} * double{b} : double{a};
-    const double second = is_fma ? double{c} : in.op == Op::kSub ? -double{b} : double{b};
-    const bool cancels = std::signbit(first) != std::signbit(second);
-    float result = DirectedZero(in, odd, RoundOdd(odd, in.rounding), cancels);
-    if (in.ftz) result = Flushed(result);
-    if (in.sat) result = Saturated(result);
-    return Canonical(result);
+  // Operands that there are not repeat the last.
+  const size_t last = in.operands.size() - 1;
+  const float* a = warp.Row<float>(code.row[1]);
+  const float* b = warp.Row<float>(code.row[std::min<size_t>(2, last)]);
+  const float* c = warp.Row<float>(code.row[std::min<size_t>(3, last)]);
+  const bool ftz = in.ftz, sat = in.sat;
+  const Rounding rounding = in.rounding;
+  const auto flushed = [=](float value) { return ftz ? Flushed(value) : value; };
+  ForLanes(warp.Row<float>(code.row[0]), mask, [=](int lane) {
+    const double odd =
+        OddResult<kOp>(flushed(a[lane]), flushed(b[lane]), flushed(c[lane]), rounding);
+    const float result = flushed(RoundOdd(odd, rounding));
+    return Canonical(sat ? Saturated(result) : result);
   });
 }
 
@@ -414,8 +396,9 @@ Handler UnaryByType(const Instruction& in) {
 bool IsDirected(const Instruction& in) {
   return in.rounding != Rounding::kNone && in.rounding != Rounding::kRn;
 }
+template <Op kOp>
 Handler FindDirected(const Instruction& in) {
-  return in.type == Type::kF64 ? DirectedDouble : DirectedSingle;
+  return in.type == Type::kF64 ? DirectedDouble : DirectedSingle<kOp>;
 }
 Handler FindFma(const Instruction& in) {
   if (in.type == Type::kF64) return FmaDouble;
@@ -440,20 +423,20 @@ Handler FindFloatHandler(const Instruction& in, const HandlerOptions& options) {
   if (in.approx || in.full) return FindApproximate(in, options.perturb);
   switch (in.op) {
     case Op::kAdd:
-      return IsDirected(in) ? FindDirected(in) : BinaryByType<AddOp>(in);
+      return IsDirected(in) ? FindDirected<Op::kAdd>(in) : BinaryByType<AddOp>(in);
     case Op::kSub:
-      return IsDirected(in) ? FindDirected(in) : BinaryByType<SubOp>(in);
+      return IsDirected(in) ? FindDirected<Op::kSub>(in) : BinaryByType<SubOp>(in);
     case Op::kMul:
-      return IsDirected(in) ? FindDirected(in) : BinaryByType<MulOp>(in);
+      return IsDirected(in) ? FindDirected<Op::kMul>(in) : BinaryByType<MulOp>(in);
     case Op::kDiv:
-      return IsDirected(in) ? FindDirected(in) : BinaryByType<DivOp>(in);
+      return IsDirected(in) ? FindDirected<Op::kDiv>(in) : BinaryByType<DivOp>(in);
     case Op::kFma:
     case Op::kMad:
-      return IsDirected(in) ? FindDirected(in) : FindFma(in);
+      return IsDirected(in) ? FindDirected<Op::kFma>(in) : FindFma(in);
     case Op::kRcp:
-      return IsDirected(in) ? FindDirected(in) : UnaryByType<RcpOp>(in);
+      return IsDirected(in) ? FindDirected<Op::kRcp>(in) : UnaryByType<RcpOp>(in);
     case Op::kSqrt:
-      return IsDirected(in) ? FindDirected(in) : UnaryByType<SqrtOp>(in);
+      return IsDirected(in) ? FindDirected<Op::kSqrt>(in) : UnaryByType<SqrtOp>(in);
     case Op::kMin:
       return in.nan ? BinaryByType<OrNan<MinOp>>(in) : BinaryByType<MinOp>(in);
     case Op::kMax:
