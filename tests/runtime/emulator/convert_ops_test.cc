@@ -327,9 +327,9 @@ TEST(Conversions, ToNarrowerFloatsRoundOnce) {
   using exact::kBf16, exact::kF16, exact::kF32, exact::kF64;
   for (const std::string& mode : kModes) {
     Check({mode, Type::kF16, Type::kF32}, Middles(kF16, kF32, 1));
-    Check({mode, Type::kF16, Type::kF64}, Middles(kF16, kF64, 3));
+    Check({mode, Type::kF16, Type::kF64}, Middles(kF16, kF64, 7));
     Check({mode, Type::kBf16, Type::kF32}, Middles(kBf16, kF32, 1));
-    Check({mode, Type::kBf16, Type::kF64}, Middles(kBf16, kF64, 3));
+    Check({mode, Type::kBf16, Type::kF64}, Middles(kBf16, kF64, 7));
     Check({mode, Type::kBf16, Type::kF16}, FloatsOf(kF16));
     Check({mode, Type::kF16, Type::kBf16}, FloatsOf(kBf16));
     for (const std::string& more : Crossed({{"", ".ftz"}, {"", ".sat"}})) {
