@@ -379,9 +379,7 @@ bool HasItsRounding(const Instruction& in) {
 
 Handler FindConvertHandler(const Instruction& in, const HandlerOptions&) {
   if (in.op != Op::kCvt) return nullptr;
-  if (in.type == Type::kF16x2 || in.type == Type::kBf16x2) {
-    return FindPair(in);
-  }
+  if (IsPair(in.type)) return FindPair(in);
   if (!HasItsRounding(in)) return nullptr;
   if (const Handler frequent = FindFrequent(in)) return frequent;
   return ConvertAny;

@@ -347,6 +347,19 @@ TEST(Conversions, ToNarrowerFloatsRoundOnce) {
   }
 }
 
+// The lower part of a wider register is the operand, and the result fills the lower part.
+TEST(Conversions, TakeWiderRegisters) {
+  const auto wide = [](const char* op, uint64_t bits) {
+    return Convert(op, Type::kB64, Type::kB64, bits | uint64_t{0xdead} << 48);
+  };
+  EXPECT_EQ(wide("cvt.sat.f32.f32", 0x40000000), 0x3f800000u);
+  EXPECT_EQ(wide("cvt.rzi.s32.f32", 0xc0000000), 0xfffffffffffffffeu);
+  EXPECT_EQ(wide("cvt.f64.f32", 0x3f800000), uint64_t{0x3ff} << 52);
+  EXPECT_EQ(wide("cvt.rn.f16.f32", 0x3f800000), 0x3c00u);
+  EXPECT_EQ(wide("cvt.u32.u16", 0x12345), 0x2345u);
+  EXPECT_EQ(Convert("cvt.rn.f32.f64", Type::kB64, Type::kF64, uint64_t{0x3ff} << 52), 0x3f800000u);
+}
+
 // The first operand becomes the upper half.
 TEST(Conversions, ToPairsAreTwoConversions) {
   for (const exact::Format& format : {exact::kF16, exact::kBf16}) {
