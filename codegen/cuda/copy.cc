@@ -14,7 +14,7 @@ GeneratedKernel GenerateGuardedCopy(int64_t bytes) {
   constexpr int64_t kThreads = 256;
   const int64_t vectors = CeilDiv(bytes, kVector);
   GeneratedKernel kernel;
-  kernel.family = "copy";
+  kernel.family = kCopyFamily;
   kernel.source = absl::StrFormat(
       R"(#include "duotone/prelude.cuh"
 

@@ -89,7 +89,7 @@ constexpr std::string_view kBody = R"(  int low = 0;
 absl::StatusOr<GeneratedKernel> GenerateFinish(const std::vector<FinishJob>& jobs,
                                                const CodegenOptions&) {
   if (jobs.empty()) return Internal("finish: no jobs");
-  GeneratedKernel kernel{.family = "finish", .block = {kThreads, 1, 1}};
+  GeneratedKernel kernel{.family = std::string(kFinishFamily), .block = {kThreads, 1, 1}};
   Argument partials{.kind = Argument::Kind::kTable};
   Argument results{.kind = Argument::Kind::kTable};
   Argument flags{.kind = Argument::Kind::kTable};

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "codegen/cuda/kernel.h"
@@ -37,6 +39,12 @@ int DepthOf(const ir::Graph& body) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> KernelFamilies() {
+  std::vector<std::string_view> names = {kFinishFamily, kCopyFamily};
+  for (const Family& family : kFamilies) names.push_back(family.name);
+  return names;
+}
 
 absl::StatusOr<GeneratedKernel> GenerateKernel(const ir::Node& fusion, GuardOption guard,
                                                const CodegenOptions& options) {

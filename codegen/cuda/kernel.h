@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -111,6 +112,12 @@ absl::StatusOr<GeneratedKernel> GenerateOptimizer(const ir::Node& fusion, GuardO
                                                   const CodegenOptions& options);
 absl::StatusOr<GeneratedKernel> GenerateScatter(const ir::Node& fusion, GuardOption guard,
                                                 const CodegenOptions& options);
+// What runtime::KernelLaunch::family can be: the families of fusions, and of the two kernels below,
+// which lowering adds.
+inline constexpr std::string_view kFinishFamily = "finish";
+inline constexpr std::string_view kCopyFamily = "copy";
+std::vector<std::string_view> KernelFamilies();
+
 // Dispatches on the family.
 absl::StatusOr<GeneratedKernel> GenerateKernel(const ir::Node& fusion, GuardOption guard,
                                                const CodegenOptions& options);

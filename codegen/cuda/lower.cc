@@ -249,6 +249,9 @@ LaunchArgument Lowering::MakeArgument(const Argument& argument, const Operands& 
 
 KernelLaunch Lowering::MakeLaunch(const GeneratedKernel& kernel, const Operands& buffers,
                                   std::string node) {
+  const std::vector<std::string_view> families = KernelFamilies();
+  DUOTONE_CHECK(std::find(families.begin(), families.end(), kernel.family) != families.end())
+      << kernel.family << " is not in KernelFamilies()";
   KernelLaunch launch{.kernel = KernelIndex(kernel),
                       .node = std::move(node),
                       .family = kernel.family,
