@@ -196,7 +196,7 @@ struct Element {
   std::string_view dtype;
   bool autocast = false;
 };
-constexpr Element kElements[] = {{"f32"}, {"f16"}, {"bf16"}, {"f16", true}};
+constexpr Element kElements[] = {{"f32"}, {"f16"}, {"bf16"}, {"f16", true}, {"bf16", true}};
 
 // A module with the sizes and the type in place of their letters.
 std::string TextOf(const std::string& graph, std::string_view dtype, const Shape& shape) {
