@@ -33,7 +33,6 @@ namespace {
 
 using ir::Op;
 
-constexpr int kMaxVector = 8;
 // A block with reductions works on so many elements at a time, with 256 threads.
 constexpr int kReducingThreads = 256;
 
@@ -155,6 +154,8 @@ class PointwiseGenerator {
   std::vector<ir::Value> ValuesOf(const Group& group) const;
   // True if vectors of `width` read and write the group's elements within their buffers.
   bool IsLegal(const Group& group, int width) const;
+  // The widest vector that serves most of the group's bytes.
+  int LimitOf(const Group& group) const;
   void SizeReductions(Group& group) const;
   int SmallestElement() const;
   void AddWork(const Group& group, const Schedule& schedule, Work& work) const;
@@ -236,7 +237,7 @@ absl::Status PointwiseGenerator::Collect() {
     });
   });
   for (Group& group : groups_) {
-    for (int width = kMaxVector; width > 1; width /= 2) {
+    for (int width = LimitOf(group); width > 1; width /= 2) {
       if (!IsLegal(group, width)) continue;
       group.widest = width;
       break;
@@ -254,6 +255,19 @@ std::vector<ir::Value> PointwiseGenerator::ValuesOf(const Group& group) const {
   for (const auto& [output, value] : group.finites) values.push_back(value);
   for (const Reduction& reduction : group.reductions) values.push_back(reduction.operand);
   return values;
+}
+
+int PointwiseGenerator::LimitOf(const Group& group) const {
+  VectorLimit limit;
+  // What is broadcast is few bytes.
+  for (int input : emitter_.InputsBehind(ValuesOf(group))) {
+    const ir::Type& type = body_.inputs()[static_cast<size_t>(input)]->type();
+    limit.Add(type.dtype, type.elements());
+  }
+  for (int output : group.outputs) {
+    limit.Add(body_.outputs()[static_cast<size_t>(output)].value.type().dtype, group.elements);
+  }
+  return limit.limit();
 }
 
 // Vectors divide the elements, or every tensor is read and written at the element's own position:

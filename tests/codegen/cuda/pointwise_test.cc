@@ -430,7 +430,7 @@ TEST(Pointwise, SchedulesGiveTheSameBits) {
     %z = exp(%y) : f32[3001]
     return y=%y, z=%z
   })";
-  for (const char* schedule : {"v8 u1 t128", "v8 u4 t256", "v4 u2 t512", "v4 u1 t128"}) {
+  for (const char* schedule : {"v4 u1 t128", "v4 u4 t256", "v4 u2 t512", "v4 u1 t512"}) {
     FusionOptions options = Exact();
     options.schedules = {absl::StrCat("*=", schedule)};
     ExpectFusionMatches(kText, {}, 0, options);
@@ -444,7 +444,7 @@ TEST(Pointwise, SchedulesGiveTheSameBits) {
   for (int i = 0; i < 200000; ++i) values.push_back(std::sin(i));
   const ir::Array x = ir::Array::Of({DType::kF32, {200000}}, values);
   std::vector<double> sums;
-  for (const char* schedule : {"v8 u1 t256", "v8 u3 t256", "v8 u8 t256"}) {
+  for (const char* schedule : {"v4 u1 t256", "v4 u3 t256", "v4 u8 t256"}) {
     absl::StatusOr<FusionRun> run =
         RunFusion(*made.fusion, x, {.schedules = {absl::StrCat("*=", schedule)}});
     ASSERT_TRUE(run.ok()) << run.status();
