@@ -174,4 +174,12 @@ AtomicFunction FindAtomic(Mode mode, Type type, bool flush) {
   }
 }
 
+void ReportFloatAtomic(Warp& warp, const Code& code, Mask mask, uint64_t address) {
+  const Instruction& instruction = *code.instruction;
+  if (instruction.mode != Mode::kAdd || !IsFloat(instruction.type)) return;
+  if (!warp.block->launch->options->checks) return;
+  warp.Report(code, ProblemKind::kFloatAtomic, mask, address,
+              "the order of these additions is not fixed, so sums differ from run to run");
+}
+
 }  // namespace duotone::emulator

@@ -199,10 +199,7 @@ void GlobalAtomic(Warp& warp, const Code& code, Mask mask, const Addresses& addr
   GlobalAccess access(warp, code,
                       {.kind = AccessKind::kAtomic, .reads = true, .writes = true, .bytes = bytes});
   const Pointers at = access.Resolve(mask, addresses);
-  if (in.mode == Mode::kAdd && IsFloat(in.type) && warp.block->launch->options->checks) {
-    warp.Report(code, ProblemKind::kFloatAtomic, mask, addresses[std::countr_zero(mask)],
-                "the order of these additions is not fixed, so sums differ from run to run");
-  }
+  ReportFloatAtomic(warp, code, mask, addresses[std::countr_zero(mask)]);
   const AtomicFunction function = FindAtomic(in.mode, in.type, true);
   // The operands: d, [a], b, c of atom; [a], b of red.
   const size_t first = in.op == Op::kAtom ? 2 : 1;

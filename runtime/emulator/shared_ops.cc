@@ -388,6 +388,7 @@ void SharedAtomic(Warp& warp, const Code& code, Mask mask, const Offsets& offset
                   /*uses_old_value=*/instruction.mode != Mode::kExch, findings);
     if (findings.any()) ReportFindings(warp, code, "updates", findings);
   }
+  if (lanes != 0) ReportFloatAtomic(warp, code, lanes, offsets[std::countr_zero(lanes)]);
   CountSharedAccess(warp, code, lanes, offsets.data(), bytes);
   const AtomicFunction update = FindAtomic(instruction.mode, instruction.type, /*flush=*/false);
   const auto has_result = static_cast<size_t>(instruction.results);

@@ -240,6 +240,32 @@ TEST_F(SharedChecksTest, LanesThatWriteDifferentValuesToOneWord) {
                                               "offset 0x40 in one instruction"));
 }
 
+// The sum depends on the order of its terms, which nothing fixes; one of integers does not.
+TEST(SharedAtomicsTest, FloatAdditionsAreReported) {
+  const auto kinds = [](std::string_view text) {
+    BlockRunner block({.shared_bytes = 1024});
+    const std::vector<TestRegister> registers = {
+        {"a", Type::kB32, Repeat({64})}, {"g", Type::kB64, Repeat({kSharedWindow + 64})},
+        {"h", Type::kB32, Repeat({0})},  {"f", Type::kF32, Repeat({0})},
+        {"w", Type::kF64, Repeat({0})},
+    };
+    block.Run("st.shared.f64 [%a], %w;", registers, /*mask=*/1);
+    block.Barrier();
+    block.Run(text, registers);
+    std::vector<ProblemKind> found;
+    for (const Problem& problem : block.problems()) found.push_back(problem.kind);
+    return found;
+  };
+  for (const char* text :
+       {"red.shared.add.f32 [%a], %f;", "red.shared.add.f64 [%a], %w;",
+        "red.shared.add.noftz.f16x2 [%a], %h;", "red.shared.add.noftz.bf16x2 [%a], %h;",
+        "atom.shared.add.f32 %f, [%a], %f;", "atom.add.f32 %f, [%g], %f;"}) {
+    EXPECT_THAT(kinds(text), testing::ElementsAre(ProblemKind::kFloatAtomic)) << text;
+  }
+  EXPECT_THAT(kinds("red.shared.add.u32 [%a], %h;"), testing::IsEmpty());
+  EXPECT_THAT(kinds("atom.shared.exch.b32 %h, [%a], %h;"), testing::IsEmpty());
+}
+
 // ---- Banks
 
 BankWays Ways(const Lanes& offsets, int bytes, Mask mask = kAllLanes) {
