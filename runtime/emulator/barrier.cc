@@ -199,17 +199,22 @@ bool BarrierSet::CheckAllLeft(Block& block, const std::vector<WarpState>& states
     if (barrier.waiting.empty()) continue;
     Warp& first = block.warps[static_cast<size_t>(barrier.waiting.front())];
     std::vector<int> others;
+    bool has_exited = false;
     for (size_t i = 0; i < states.size(); ++i) {
+      has_exited |= states[i] == WarpState::kExited;
       const bool waits_here =
           std::count(barrier.waiting.begin(), barrier.waiting.end(), static_cast<int>(i)) > 0;
       if (states[i] == WarpState::kBarrier && !waits_here) others.push_back(static_cast<int>(i));
     }
+    const std::string why =
+        !others.empty()
+            ? absl::StrFormat("warps %s wait at other ones", absl::StrJoin(others, ", "))
+        : has_exited ? "the others have exited"
+                     : absl::StrFormat("it is for %d threads, and the block has no other warps",
+                                       barrier.expected);
     first.Report(CodeOf(first, first.fragments.front()), ProblemKind::kDeadlock, first.live(), 0,
-                 absl::StrFormat("warps %s wait at barrier %d for ever%s",
-                                 absl::StrJoin(barrier.waiting, ", "), number,
-                                 others.empty() ? "; the others have exited"
-                                                : absl::StrFormat("; warps %s wait at other ones",
-                                                                  absl::StrJoin(others, ", "))));
+                 absl::StrFormat("warps %s wait at barrier %d for ever; %s",
+                                 absl::StrJoin(barrier.waiting, ", "), number, why));
     return false;
   }
   return true;

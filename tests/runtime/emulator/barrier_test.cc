@@ -145,7 +145,14 @@ TEST(Barriers, ThatCannotCompleteAreReported) {
       {"bar.sync 16;", "there is no barrier 16; a block has 16"},
       {"bar.sync 1, 40;", "barrier 1 for 40 threads; it must be a multiple of 32"},
       {"bar.arrive 1, 0;", "arriving at barrier 1 for 0 threads; their number must be given"},
-      {"bar.sync 1, 96;", "warps 0, 1 wait at barrier 1 for ever"},
+      {"bar.sync 1, 96;",
+       "warps 0, 1 wait at barrier 1 for ever; it is for 96 threads, and the block has no other "
+       "warps"},
+      {"setp.lt.u32 %p1, %t, 32; @%p1 exit; bar.sync 1, 64;",
+       "warps 1 wait at barrier 1 for ever; the others have exited"},
+      {"setp.lt.u32 %p1, %t, 32; @%p1 bra LOW; bar.sync 1, 64; bra END;\n"
+       "LOW: bar.sync 2, 64; END:",
+       "warps 1 wait at barrier 1 for ever; warps 0 wait at other ones"},
       {"setp.lt.u32 %p1, %t, 32; @%p1 bra LOW; bar.sync 1, 64; bra END;\n"
        "LOW: bar.sync 1, 96; END:",
        "barrier 1 is used with 96 threads and with 64 at the same time"},
