@@ -6,8 +6,9 @@
 // moment it has seen what every other warp did. Every word remembers its last write and the reads
 // since: two accesses of one of which is a write, by different threads, race unless the later one
 // has seen the moment of the earlier. Lanes of a warp are different threads that only barriers and
-// bar.warp.sync order, even though the emulator executes them together. Words of which threads
-// write single bytes are remembered by byte.
+// bar.warp.sync order, even though the emulator executes them together; but those of one
+// instruction may write equal values to a word (other values, instructions or warps: a race, equal
+// or not). Words of which threads write single bytes are remembered by byte.
 //
 // .volatile and .relaxed accesses are checked like others; only atomics may meet each other.
 #ifndef DUOTONE_RUNTIME_EMULATOR_SHARED_MEMORY_H_

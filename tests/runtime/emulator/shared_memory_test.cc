@@ -202,6 +202,7 @@ TEST_F(SharedMemoryTest, AReadOfOneByteDoesNotStandForTheWord) {
 
 TEST_F(SharedMemoryTest, LanesOfOneInstructionMayWriteTheSameValueOnly) {
   EXPECT_FALSE(Write(0, kAllLanes, 0).any()) << "32 times 7";
+  EXPECT_EQ(Write(1, kAllLanes, 0).race.other_warp, 0) << "another warp's 7 comes at any time";
 
   std::array<uint64_t, kLanes> offsets;
   offsets.fill(64);
