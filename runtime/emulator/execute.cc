@@ -31,6 +31,8 @@ class BlockRunner {
   // False if the block had to be given up.
   bool Run(int64_t linear);
   int64_t executed() const { return executed_; }
+  // The block given up last was in an endless loop.
+  bool was_endless() const { return was_endless_; }
   const std::vector<InstructionCounters>& counters() const { return counters_; }
 
  private:
@@ -54,6 +56,7 @@ class BlockRunner {
   std::vector<int> order_;
   int64_t executed_ = 0;
   int64_t block_executed_ = 0;
+  bool was_endless_ = false;
 };
 
 template <typename T>
@@ -234,6 +237,7 @@ bool BlockRunner::Turn(Warp& warp) {
         absl::StrFormat(
             "the block has executed %d instructions of warps (the option budget allows more)",
             block_executed_));
+    was_endless_ = true;
     return false;
   }
   if (state == WarpState::kBarrier) return barriers_.Arrive(warp, block_, states_);
@@ -317,7 +321,9 @@ int64_t Execute(const Launch& launch, std::vector<InstructionCounters>& counters
       const int64_t i = next.fetch_add(1);
       if (i >= blocks) break;
       const int64_t block = order.empty() ? i : order[static_cast<size_t>(i)];
-      if (!runner.Run(block)) failed.fetch_add(1);
+      if (runner.Run(block)) continue;
+      // Others would use up their budget too.
+      failed.fetch_add(runner.was_endless() ? kMaxFailedBlocks : 1);
     }
     executed.fetch_add(runner.executed());
     const std::lock_guard<std::mutex> lock(mutex);

@@ -179,6 +179,17 @@ TEST(Budget, AnEndlessLoopEnds) {
   EXPECT_THAT(outcome.kinds, ElementsAre("endless loop"));
 }
 
+// A block that does not end is the launch's last.
+TEST(Budget, AnEndlessLoopEndsTheLaunch) {
+  EmulatorOptions options;
+  options.instruction_budget = 10000;
+  options.threads = 1;
+  const Outcome outcome =
+      RunStore(StoreKernel("AGAIN: add.u32 %v, %v, 1; bra AGAIN;"), 32, 50, options);
+  ASSERT_THAT(outcome.kinds, ElementsAre("endless loop"));
+  EXPECT_EQ(outcome.problems[0].count, 1);
+}
+
 // ---- Barriers
 
 // Each thread writes its place, and reads the opposite one behind the barrier.
