@@ -107,6 +107,7 @@ Json ToJson(const runtime::FamilyTotals& totals) {
 
 Json ToJson(const runtime::CountedWork& counted) {
   Json json = {{"instructions", counted.instructions},
+               {"skipped", counted.skipped},
                {"lanes", counted.lanes},
                {"fp32", counted.fp32},
                {"integer", counted.integer},
@@ -118,7 +119,8 @@ Json ToJson(const runtime::CountedWork& counted) {
                {"shared_requests", counted.shared_requests},
                {"shared_ways", counted.shared_ways},
                {"ideal_shared_ways", counted.ideal_shared_ways},
-               {"tensor_flops", counted.tensor_flops}};
+               {"tensor_flops", counted.tensor_flops},
+               {"bytes_moved", counted.bytes_moved}};
   if (counted.bytes_read >= 0) json["bytes_read"] = counted.bytes_read;
   if (counted.bytes_written >= 0) json["bytes_written"] = counted.bytes_written;
   return json;

@@ -20,6 +20,7 @@
 #include "runtime/emulator/counter_report.h"
 #include "tools/command.h"
 #include "tools/emulate.h"
+#include "tools/emulator_json.h"
 #include "tools/kernel_json.h"
 #include "tools/model_flags.h"
 
@@ -230,30 +231,45 @@ absl::StatusOr<runtime::CompileStatistics> CompileWithCache(const KernelsFlags& 
   return statistics;
 }
 
-// Runs the step and puts its counters into the report; `problems` is what the emulator found wrong.
-absl::Status Emulate(const KernelsFlags& flags, const ir::Module& trained,
-                     const runtime::Program& program, runtime::ProgramReport& report,
-                     absl::Status& problems) {
+// Runs the step and puts its counters into the report.
+absl::StatusOr<EmulatedStep> Emulate(const KernelsFlags& flags, const ir::Module& trained,
+                                     const runtime::Program& program,
+                                     runtime::ProgramReport& report) {
   emulator::EmulatorOptions options;
   options.architecture = std::string(report.target->name);
   options.threads = static_cast<int>(flags.threads);
   const auto start = std::chrono::steady_clock::now();
-  DUOTONE_ASSIGN_OR_RETURN(const EmulatedStep step,
-                           EmulateStep(trained, flags.entry, program, options));
+  DUOTONE_ASSIGN_OR_RETURN(EmulatedStep step, EmulateStep(trained, flags.entry, program, options));
   emulator::Machine& machine = step.gpu->machine();
   int64_t instructions = 0;
   for (const auto& record : machine.records()) instructions += record->instructions;
   std::fprintf(stderr, "emulated: %lld warp instructions in %.2f s\n",
                static_cast<long long>(instructions), SecondsSince(start));
   std::fputs(machine.problems().ToString().c_str(), stderr);
-  problems = step.status;
   DUOTONE_RETURN_IF_ERROR(AddCounts(machine, report));
-  if (flags.counters.empty()) return absl::OkStatus();
+  if (flags.counters.empty() || flags.json == "-") return step;
   for (const auto& record : machine.records()) {
     std::fputs(emulator::ToText(*record, flags.counters == "instruction").c_str(), stdout);
     std::fputs("\n", stdout);
   }
-  return absl::OkStatus();
+  return step;
+}
+
+nlohmann::ordered_json ReportJson(const KernelsFlags& flags, const runtime::ProgramReport& report,
+                                  const runtime::CompileStatistics& statistics,
+                                  const EmulatedStep& step) {
+  nlohmann::ordered_json json = ToJson(report, statistics);
+  if (step.gpu == nullptr) return json;
+  for (const auto& record : step.gpu->machine().records()) {
+    if (record->note == nullptr || record->note->launch == nullptr) continue;
+    for (auto& kernel : json["kernels"]) {
+      if (kernel["step"] == record->note->step) {
+        AddRows(*record, flags.counters, kernel["counted"]);
+      }
+    }
+  }
+  json["problems"] = ToJson(step.gpu->machine().problems());
+  return json;
 }
 
 absl::Status CheckEmulationFlags(const KernelsFlags& flags) {
@@ -306,17 +322,18 @@ absl::Status RunKernels(const KernelsFlags& flags) {
   if (!has_report && flags.json.empty() && !flags.emulate) return absl::OkStatus();
   DUOTONE_ASSIGN_OR_RETURN(runtime::ProgramReport report,
                            runtime::MakeProgramReport(entry.program, **target));
-  absl::Status problems;
+  EmulatedStep step;
   if (flags.emulate) {
-    DUOTONE_RETURN_IF_ERROR(Emulate(flags, *module, entry.program, report, problems));
+    DUOTONE_ASSIGN_OR_RETURN(step, Emulate(flags, *module, entry.program, report));
   }
   if (!flags.json.empty()) {
-    DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, ToJson(report, statistics).dump(2) + "\n"));
+    const nlohmann::ordered_json json = ReportJson(flags, report, statistics, step);
+    DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, json.dump(2) + "\n"));
   }
   if (has_report && flags.json != "-") {
     DUOTONE_RETURN_IF_ERROR(WriteResult("", runtime::ToText(report)));
   }
-  return problems;
+  return step.status;
 }
 
 }  // namespace
@@ -339,7 +356,8 @@ std::function<absl::Status()> DeclareKernels(CLI::App& app) {
       "Run the graph once on an emulated GPU of this architecture, with random inputs, and "
       "put what it counts into the report");
   app.add_option("--counters", flags->counters,
-                 "Print the emulator's counters by place in the model or by instruction")
+                 "Print the emulator's counters by place in the model, or also by instruction; "
+                 "JSON has the former anyway")
       ->type_name("place|instruction");
   app.add_option("-o,--output", flags->output, "The folder for files")->type_name("DIR");
   app.add_option("--json", flags->json, "The report as JSON too; - prints nothing but the JSON")

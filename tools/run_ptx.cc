@@ -18,6 +18,7 @@
 #include "runtime/emulator/machine.h"
 #include "tools/command.h"
 #include "tools/emulate.h"
+#include "tools/emulator_json.h"
 #include "tools/kernel_json.h"
 #include "tools/model_flags.h"
 #include "tools/ptx_arguments.h"
@@ -223,6 +224,9 @@ absl::StatusOr<std::vector<DeviceBuffer>> AllocateBuffers(const std::vector<PtxA
     if (argument.is_initialised) {
       DUOTONE_RETURN_IF_ERROR(
           memory.Write(buffer.address, argument.bytes.data(), argument.buffer_bytes()));
+    } else if (!memory.is_checked()) {
+      // Nobody notes what is written: most of it shows by not being this.
+      DUOTONE_RETURN_IF_ERROR(memory.Fill(buffer.address, 0xff, 1, argument.buffer_bytes()));
     }
     buffer.before.resize(static_cast<size_t>(argument.buffer_bytes()));
     DUOTONE_RETURN_IF_ERROR(
@@ -237,9 +241,16 @@ absl::Status ReadBack(const emulator::GlobalMemory& memory, DeviceBuffer& buffer
   buffer.after.resize(buffer.before.size());
   DUOTONE_RETURN_IF_ERROR(
       memory.Read(buffer.after.data(), buffer.address, argument.buffer_bytes()));
+  // Of a buffer that began undefined all that is written counts, whatever lay there.
+  std::vector<uint8_t> written(buffer.after.size());
+  if (!argument.is_initialised && memory.is_checked()) {
+    DUOTONE_RETURN_IF_ERROR(
+        memory.ReadMarks(written.data(), buffer.address, argument.buffer_bytes()));
+  }
   const auto bytes = static_cast<size_t>(emulator::TypeBytes(argument.type));
   for (size_t at = 0; at < buffer.after.size(); at += bytes) {
-    buffer.changed += std::memcmp(&buffer.before[at], &buffer.after[at], bytes) != 0;
+    buffer.changed += std::memcmp(&buffer.before[at], &buffer.after[at], bytes) != 0 ||
+                      std::memchr(&written[at], 1, bytes) != nullptr;
   }
   if (argument.output.empty()) return absl::OkStatus();
   return WriteFileAtomically(
@@ -271,20 +282,6 @@ std::string BufferText(const DeviceBuffer& buffer, int64_t limit) {
   return text;
 }
 
-Json ToJson(const emulator::Problem& problem) {
-  return {{"kind", std::string(emulator::KindName(problem.kind))},
-          {"is_warning", emulator::IsWarning(problem.kind)},
-          {"what", problem.what},
-          {"line", problem.line},
-          {"text", problem.text},
-          {"place", problem.place},
-          {"block", problem.block},
-          {"warp", problem.warp},
-          {"lanes", problem.lanes},
-          {"address", problem.address},
-          {"count", problem.count}};
-}
-
 Json ToJson(const DeviceBuffer& buffer, int64_t limit) {
   return {{"argument", buffer.number},
           {"name", buffer.name},
@@ -294,8 +291,9 @@ Json ToJson(const DeviceBuffer& buffer, int64_t limit) {
           {"first", FirstElements(buffer, limit)}};
 }
 
-Json ToJson(const emulator::LaunchRecord& record, const emulator::Machine& machine,
-            const std::vector<DeviceBuffer>& buffers, int64_t limit) {
+Json ResultsJson(const RunPtxFlags& flags, emulator::Machine& machine,
+                 const std::vector<DeviceBuffer>& buffers) {
+  const emulator::LaunchRecord& record = *machine.records().front();
   Json json = {{"schema", 1},
                {"kernel", record.kernel->name},
                {"target", std::string(machine.target().name)},
@@ -303,8 +301,9 @@ Json ToJson(const emulator::LaunchRecord& record, const emulator::Machine& machi
                {"block", record.block},
                {"counted", tools::ToJson(emulator::WorkOf(record))},
                {"buffers", Json::array()},
-               {"problems", Json::array()}};
-  for (const DeviceBuffer& buffer : buffers) json["buffers"].push_back(ToJson(buffer, limit));
+               {"problems", tools::ToJson(machine.problems())}};
+  AddRows(record, flags.counters, json["counted"]);
+  for (const DeviceBuffer& buffer : buffers) json["buffers"].push_back(ToJson(buffer, flags.print));
   return json;
 }
 
@@ -312,10 +311,7 @@ absl::Status Report(const RunPtxFlags& flags, emulator::Machine& machine,
                     const std::vector<DeviceBuffer>& buffers) {
   const emulator::LaunchRecord& record = *machine.records().front();
   if (!flags.json.empty()) {
-    Json json = ToJson(record, machine, buffers, flags.print);
-    for (const emulator::Problem& problem : machine.problems().problems()) {
-      json["problems"].push_back(ToJson(problem));
-    }
+    const Json json = ResultsJson(flags, machine, buffers);
     DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, json.dump(2) + "\n"));
   }
   if (flags.json != "-") {
@@ -415,7 +411,8 @@ std::function<absl::Status()> DeclareRunPtx(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--no-checks", flags->no_checks, "Only check bounds and alignments");
   app.add_option("--counters", flags->counters,
-                 "Print what was counted by place in the source or by instruction")
+                 "Print what was counted by place in the source, or also by instruction; JSON has "
+                 "the former anyway")
       ->type_name("place|instruction");
   app.add_option("--print", flags->print, "How many elements of a changed buffer to print")
       ->type_name("N")

@@ -58,8 +58,9 @@ struct PredictedTerms {
 // What a launch did when the emulator ran it (runtime/emulator/counter_report.h), in instructions
 // of PTX and of warps where nothing else is said.
 struct CountedWork {
-  double instructions = 0;
-  double lanes = 0;  // active ones, summed over the instructions
+  double instructions = 0;  // all that are issued
+  double skipped = 0;       // those of them whose guard is false in all lanes
+  double lanes = 0;         // active ones, summed over the instructions
   double fp32 = 0;
   double integer = 0;
   double mufu = 0;
@@ -74,6 +75,7 @@ struct CountedWork {
   double shared_ways = 0;
   double ideal_shared_ways = 0;
   double tensor_flops = 0;
+  double bytes_moved = 0;  // by lanes, of global, shared and local memory
   // Each distinct byte of global memory once; negative: not known.
   double bytes_read = -1;
   double bytes_written = -1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -58,35 +59,64 @@ Unit ArithmeticUnit(Type type) {
   }
 }
 
+// "-" for what an instruction has not to do with.
+std::string Number(int64_t number) { return number == 0 ? "-" : absl::StrCat(number); }
+
+std::string PerRequest(int64_t count, int64_t ideal, int64_t requests) {
+  if (requests == 0) return "-";
+  const auto all = static_cast<double>(requests);
+  return absl::StrFormat("%.2f (ideal %.2f)", static_cast<double>(count) / all,
+                         static_cast<double>(ideal) / all);
+}
+
+// Rows that no warp has come to are left out.
 std::string Table(const std::vector<CounterRow>& rows) {
   std::string text =
-      "    executed  lanes     sectors/request         ways/request       bytes  PTX line\n";
+      "instructions    skipped  lanes     sectors/request        ways/request       bytes"
+      "      mufu  barriers  tensor FLOPs  PTX line\n";
   for (const CounterRow& row : rows) {
     const InstructionCounters& c = row.counters;
-    if (c.executions == 0) continue;
-    std::string sectors = "-", ways = "-";
-    if (c.requests > 0) {
-      const double requests = static_cast<double>(c.requests);
-      sectors = absl::StrFormat("%.2f (ideal %.2f)", static_cast<double>(c.sectors) / requests,
-                                static_cast<double>(c.ideal_sectors) / requests);
-    }
-    if (c.shared_requests > 0) {
-      const double requests = static_cast<double>(c.shared_requests);
-      ways = absl::StrFormat("%.2f (ideal %.2f)", static_cast<double>(c.shared_ways) / requests,
-                             static_cast<double>(c.ideal_shared_ways) / requests);
-    }
-    absl::StrAppendFormat(&text, "%12d %6.1f %19s %20s %11d  %5d: %s\n", c.executions,
-                          static_cast<double>(c.lanes) / static_cast<double>(c.executions), sectors,
-                          ways, c.bytes, row.line, row.place);
+    if (c.issued() == 0) continue;
+    const std::string lanes = c.executions == 0
+                                  ? "-"
+                                  : absl::StrFormat("%.1f", static_cast<double>(c.lanes) /
+                                                                static_cast<double>(c.executions));
+    absl::StrAppendFormat(
+        &text, "%12d %10s %6s %19s %19s %11s %9s %9s %13s  %5d: %s\n", c.issued(),
+        Number(c.skipped), lanes, PerRequest(c.sectors, c.ideal_sectors, c.requests),
+        PerRequest(c.shared_ways, c.ideal_shared_ways, c.shared_requests), Number(c.bytes),
+        Number(row.of(Unit::kMufu)), Number(row.of(Unit::kBarrier)), Number(c.flops), row.line,
+        row.instruction.empty() ? row.place : row.instruction);
   }
   return text;
+}
+
+// Where an instruction comes from, or what the rows of those are called that come from nowhere:
+// foreign PTX has no model.
+std::string PlaceInReport(const LaunchRecord& record, const Instruction& instruction) {
+  std::string place = PlaceOf(record.module->ptx, record.note.get(), instruction);
+  if (!place.empty()) return place;
+  const bool has_model = record.note != nullptr && record.note->launch != nullptr;
+  return has_model ? "(no place in the model)" : "(no line of the source)";
+}
+
+// True for the return that stands behind each function: most PTX has one of its own there.
+bool IsMadeReturn(const Executable& kernel, const Instruction& instruction) {
+  return instruction.op == Op::kRet &&
+         std::any_of(kernel.made.begin(), kernel.made.end(),
+                     [&](const auto& made) { return made.get() == &instruction; });
+}
+
+// "1 launch", "3 launches".
+std::string LaunchesText(int64_t launches) {
+  return absl::StrFormat("%d launch%s", launches, launches == 1 ? "" : "es");
 }
 
 }  // namespace
 
 std::string_view UnitName(Unit unit) {
-  constexpr std::string_view kNames[] = {"fp32",   "fp64",   "half",   "integer", "mufu",
-                                         "tensor", "global", "shared", "barrier", "control"};
+  constexpr std::string_view kNames[kUnits] = {"fp32",   "fp64",   "half",   "integer", "mufu",
+                                               "tensor", "global", "shared", "barrier", "control"};
   return kNames[static_cast<int>(unit)];
 }
 
@@ -150,27 +180,30 @@ std::string PlaceOf(const PtxModule& module, const runtime::LaunchNote* note,
   return absl::StrFormat("%s:%d", base, instruction.source_line);
 }
 
-std::vector<CounterRow> CountersByPlace(const LaunchRecord& record) {
-  std::map<std::string, size_t> index;
-  std::vector<CounterRow> rows;
-  for (size_t i = 0; i < record.counters.size(); ++i) {
-    const Instruction& instruction = *record.kernel->codes[i].instruction;
-    std::string place = PlaceOf(record.module->ptx, record.note.get(), instruction);
-    if (place.empty()) place = "(no place in the model)";
-    const auto [found, is_new] = index.try_emplace(place, rows.size());
-    if (is_new) rows.push_back({.place = place, .line = instruction.line});
-    rows[found->second].counters.Add(record.counters[i]);
-  }
-  return rows;
-}
-
 std::vector<CounterRow> CountersByInstruction(const LaunchRecord& record) {
   std::vector<CounterRow> rows;
   for (size_t i = 0; i < record.counters.size(); ++i) {
     const Instruction& instruction = *record.kernel->codes[i].instruction;
-    rows.push_back({.place = record.module->ptx.TextOf(instruction),
-                    .line = instruction.line,
-                    .counters = record.counters[i]});
+    if (record.counters[i].issued() == 0 && IsMadeReturn(*record.kernel, instruction)) continue;
+    CounterRow row{.place = PlaceInReport(record, instruction),
+                   .instruction = record.module->ptx.TextOf(instruction),
+                   .line = instruction.line,
+                   .counters = record.counters[i]};
+    row.units[static_cast<size_t>(UnitOf(instruction))] = row.counters.executions;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<CounterRow> CountersByPlace(const LaunchRecord& record) {
+  std::map<std::string, size_t> index;
+  std::vector<CounterRow> rows;
+  for (const CounterRow& instruction : CountersByInstruction(record)) {
+    const auto [found, is_new] = index.try_emplace(instruction.place, rows.size());
+    if (is_new) rows.push_back({.place = instruction.place, .line = instruction.line});
+    CounterRow& row = rows[found->second];
+    row.counters.Add(instruction.counters);
+    for (size_t unit = 0; unit < kUnits; ++unit) row.units[unit] += instruction.units[unit];
   }
   return rows;
 }
@@ -183,9 +216,10 @@ runtime::CountedWork WorkOf(const LaunchRecord& record) {
     work.bytes_read = share * static_cast<double>(record.bytes_read);
     work.bytes_written = share * static_cast<double>(record.bytes_written);
   }
-  for (size_t i = 0; i < record.counters.size(); ++i) {
-    const InstructionCounters& c = record.counters[i];
-    add(work.instructions, c.executions);
+  for (const CounterRow& row : CountersByPlace(record)) {
+    const InstructionCounters& c = row.counters;
+    add(work.instructions, c.issued());
+    add(work.skipped, c.skipped);
     add(work.lanes, c.lanes);
     add(work.requests, c.requests);
     add(work.sectors, c.sectors);
@@ -194,44 +228,38 @@ runtime::CountedWork WorkOf(const LaunchRecord& record) {
     add(work.shared_ways, c.shared_ways);
     add(work.ideal_shared_ways, c.ideal_shared_ways);
     add(work.tensor_flops, c.flops);
-    switch (UnitOf(*record.kernel->codes[i].instruction)) {
-      case Unit::kFp32:
-      case Unit::kHalf:
-        add(work.fp32, c.executions);
-        break;
-      case Unit::kInteger:
-        add(work.integer, c.executions);
-        break;
-      case Unit::kMufu:
-        add(work.mufu, c.executions);
-        break;
-      case Unit::kBarrier:
-        add(work.barriers, c.executions);
-        break;
-      default:
-        break;
-    }
+    add(work.bytes_moved, c.bytes);
+    add(work.fp32, row.of(Unit::kFp32) + row.of(Unit::kHalf));
+    add(work.integer, row.of(Unit::kInteger));
+    add(work.mufu, row.of(Unit::kMufu));
+    add(work.barriers, row.of(Unit::kBarrier));
   }
   return work;
 }
 
 std::string ToText(const LaunchRecord& record, bool by_instruction) {
-  std::map<Unit, int64_t> units;
-  for (size_t i = 0; i < record.counters.size(); ++i) {
-    units[UnitOf(*record.kernel->codes[i].instruction)] += record.counters[i].executions;
-  }
   const bool has_node = record.note != nullptr && record.note->launch != nullptr;
-  std::string text = absl::StrFormat(
-      "%s: %d launches of %dx%dx%d blocks of %dx%dx%d threads, %d warp instructions\n",
-      KernelText(record.kernel->name, has_node ? record.note->launch->node : ""), record.launches,
-      record.grid[0], record.grid[1], record.grid[2], record.block[0], record.block[1],
-      record.block[2], record.instructions);
+  std::string text =
+      absl::StrFormat("%s: %s of %dx%dx%d blocks of %dx%dx%d threads, %d warp instructions\n",
+                      KernelText(record.kernel->name, has_node ? record.note->launch->node : ""),
+                      LaunchesText(record.launches), record.grid[0], record.grid[1], record.grid[2],
+                      record.block[0], record.block[1], record.block[2], record.instructions);
   if (record.counters.empty()) return text;
-  text += " ";
-  for (const auto& [unit, count] : units) {
-    if (count > 0) absl::StrAppendFormat(&text, " %s %d", UnitName(unit), count);
+  const std::vector<CounterRow> rows = CountersByPlace(record);
+  CounterRow all;
+  for (const CounterRow& row : rows) {
+    all.counters.Add(row.counters);
+    for (size_t unit = 0; unit < kUnits; ++unit) all.units[unit] += row.units[unit];
   }
-  absl::StrAppend(&text, "\n", Table(CountersByPlace(record)));
+  text += " ";
+  for (size_t unit = 0; unit < kUnits; ++unit) {
+    if (all.units[unit] == 0) continue;
+    absl::StrAppendFormat(&text, " %s %d", UnitName(static_cast<Unit>(unit)), all.units[unit]);
+  }
+  if (all.counters.skipped > 0) {
+    absl::StrAppendFormat(&text, "; %d skipped by their guards", all.counters.skipped);
+  }
+  absl::StrAppend(&text, "\n", Table(rows));
   if (by_instruction) absl::StrAppend(&text, "\n", Table(CountersByInstruction(record)));
   return text;
 }

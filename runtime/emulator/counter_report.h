@@ -5,6 +5,7 @@
 #ifndef DUOTONE_RUNTIME_EMULATOR_COUNTER_REPORT_H_
 #define DUOTONE_RUNTIME_EMULATOR_COUNTER_REPORT_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -30,14 +31,19 @@ enum class Unit : uint8_t {
   kBarrier,
   kControl,  // branches, moves, shuffles, parameters
 };
+inline constexpr int kUnits = 10;
 std::string_view UnitName(Unit unit);
 Unit UnitOf(const Instruction& instruction);
 
 // The counters of all launches of a record that stand at one place.
 struct CounterRow {
-  std::string place;  // a label or "file:line"; of an instruction its text
-  int line = 0;       // of the PTX; of the first instruction where there are several
+  std::string place;        // a label or "file:line"; what it is called where there is none
+  std::string instruction;  // its text; empty for a row of several
+  int line = 0;             // of the PTX; of the first instruction where there are several
   InstructionCounters counters;
+  std::array<int64_t, kUnits> units = {};  // executions by Unit
+
+  int64_t of(Unit unit) const { return units[static_cast<size_t>(unit)]; }
 };
 // By source line or IR node, in the order in which they first stand in the PTX. Without line
 // information one row.

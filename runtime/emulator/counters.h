@@ -8,6 +8,7 @@ namespace duotone::emulator {
 
 struct InstructionCounters {
   int64_t executions = 0;  // by warps, with at least one lane
+  int64_t skipped = 0;     // by warps that came to it with its guard false in all lanes
   int64_t lanes = 0;       // active ones, summed
   // Global memory (also local): one request per execution.
   int64_t requests = 0;
@@ -21,8 +22,12 @@ struct InstructionCounters {
   int64_t ideal_shared_ways = 0;
   int64_t flops = 0;  // of mma
 
+  // As a GPU issues them: a warp takes a slot also for what its guard then skips.
+  int64_t issued() const { return executions + skipped; }
+
   void Add(const InstructionCounters& other) {
     executions += other.executions;
+    skipped += other.skipped;
     lanes += other.lanes;
     requests += other.requests;
     sectors += other.sectors;

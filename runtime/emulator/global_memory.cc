@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/check.h"
 #include "base/integer.h"
 #include "base/status.h"
 #include "runtime/program.h"
@@ -152,6 +153,15 @@ absl::Status GlobalMemory::Read(void* to, uint64_t from, int64_t bytes) const {
   DUOTONE_ASSIGN_OR_RETURN(const Allocation* allocation,
                            FindFor(from, bytes, "a copy from the device"));
   std::memcpy(to, allocation->data.get() + (from - allocation->base), static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status GlobalMemory::ReadMarks(uint8_t* to, uint64_t from, int64_t bytes) const {
+  DUOTONE_CHECK(is_checked_);
+  if (bytes == 0) return absl::OkStatus();
+  DUOTONE_ASSIGN_OR_RETURN(const Allocation* allocation, FindFor(from, bytes, "a look at marks"));
+  std::memcpy(to, allocation->written.get() + (from - allocation->base),
+              static_cast<size_t>(bytes));
   return absl::OkStatus();
 }
 

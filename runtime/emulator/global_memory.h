@@ -64,6 +64,8 @@ class GlobalMemory {
   // Copies and fills by the host. OutOfRange says what is beside what.
   absl::Status Write(uint64_t to, const void* from, int64_t bytes);
   absl::Status Read(void* to, uint64_t from, int64_t bytes) const;
+  // Of each byte 1 if it has been written, else 0; only where it is checked.
+  absl::Status ReadMarks(uint8_t* to, uint64_t from, int64_t bytes) const;
   absl::Status Copy(uint64_t to, uint64_t from, int64_t bytes);
   absl::Status Fill(uint64_t to, uint32_t value, int element_bytes, int64_t count);
 

@@ -256,9 +256,9 @@ Pointers ResolveLocal(Warp& warp, const Code& code, Mask mask, const Addresses& 
   const auto report = [&](ProblemKind kind, Mask lanes, const char* why) {
     if (lanes == 0) return;
     const uint64_t address = addresses[std::countr_zero(lanes)];
-    warp.Report(
-        code, kind, lanes, address,
-        absl::StrFormat("%d bytes at %d of local memory (%d bytes)%s", bytes, address, size, why));
+    warp.Report(code, kind, lanes, address,
+                absl::StrFormat("%d bytes at %d of local memory (%d bytes)%s", bytes,
+                                static_cast<int64_t>(address), size, why));
   };
   report(ProblemKind::kOutOfBounds, outside, ", which is beside it");
   report(ProblemKind::kMisaligned, misaligned, ", which is no multiple of their number");
@@ -352,7 +352,7 @@ void ParameterLoad(Warp& warp, const Code& code, Mask mask) {
     const uint64_t address = addresses[std::countr_zero(outside)];
     warp.Report(code, ProblemKind::kOutOfBounds, outside, address,
                 absl::StrFormat("%d bytes at %d of the parameters (%d bytes)", AccessBytes(in),
-                                address, parameters.size()));
+                                static_cast<int64_t>(address), parameters.size()));
   }
   LoadInto(warp, code, mask, from);
 }

@@ -291,6 +291,10 @@ bool RunAligned(Warp& warp, size_t index, const Code& code) {
 
 void Count(Warp& warp, const Code& code, Mask mask) {
   InstructionCounters& counters = (*warp.block->counters)[static_cast<size_t>(code.index)];
+  if (mask == 0) {
+    ++counters.skipped;
+    return;
+  }
   ++counters.executions;
   counters.lanes += mask == kAllLanes ? kLanes : std::popcount(mask);
 }
@@ -311,9 +315,7 @@ void RunFragment(Warp& warp, size_t index, int64_t limit) {
       mask &= code.guard_negated ? ~guard : guard;
     }
     ++warp.executed;
-    if constexpr (kCounted) {
-      if (mask != 0) Count(warp, code, mask);
-    }
+    if constexpr (kCounted) Count(warp, code, mask);
     if (code.flow == Flow::kNext) {
       if (mask != 0) code.run(warp, code, mask);
       ++pc;

@@ -1,6 +1,7 @@
 // duotone kernels: what it writes, what it reports, and how it fails.
 #include <gmock/gmock.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "nlohmann/json.hpp"
@@ -101,6 +102,59 @@ TEST_F(KernelsTest, ReportsAsTextAndJson) {
   EXPECT_THAT(again.err, HasSubstr(" 0 compiled, "));
   auto second = nlohmann::json::parse(again.out);
   EXPECT_EQ(second["kernels"], json["kernels"]);
+}
+
+// Sums over the rows of a launch are what it counted in all.
+void ExpectSumsOfRows(const nlohmann::json& counted, const char* rows) {
+  for (const auto& [name, value] : counted.items()) {
+    if (value.is_array() || name == "bytes_read" || name == "bytes_written") continue;
+    int64_t sum = 0;
+    for (const auto& row : counted[rows]) sum += row[name].get<int64_t>();
+    EXPECT_EQ(sum, value) << rows << " of " << name;
+  }
+}
+
+// Nothing but the JSON is printed, which has what the tables would have.
+TEST_F(KernelsTest, EmulationIsJson) {
+  if (!HasNvrtc()) GTEST_SKIP() << "no NVRTC";
+  const std::vector<std::string> args = {"kernels", model_, "--bind=B=24", "--emulate", "--json=-"};
+  const auto json_with = [&](const char* counters) {
+    std::vector<std::string> words = args;
+    words.push_back(counters);
+    const CommandResult result = Run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    long long instructions = 0;
+    const size_t at = result.err.find("emulated: ");
+    EXPECT_EQ(std::sscanf(result.err.c_str() + at, "emulated: %lld", &instructions), 1);
+    const auto json = nlohmann::json::parse(result.out);
+    EXPECT_EQ(json["problems"], nlohmann::json::array());
+    double counted = 0;
+    for (const auto& kernel : json["kernels"])
+      counted += kernel["counted"]["instructions"].get<double>();
+    EXPECT_EQ(counted, instructions);
+    return json;
+  };
+  const nlohmann::json json = json_with("--counters=instruction");
+  std::vector<std::string> places;
+  int64_t tanh = 0;
+  for (const auto& kernel : json["kernels"]) {
+    ExpectSumsOfRows(kernel["counted"], "by_place");
+    ExpectSumsOfRows(kernel["counted"], "by_instruction");
+    for (const auto& row : kernel["counted"]["by_place"]) places.push_back(row["place"]);
+    for (const auto& row : kernel["counted"]["by_instruction"]) {
+      EXPECT_GT(row["line"], 0);
+      const std::string text = row["instruction"];
+      if (text.starts_with("tanh.approx") || text.starts_with("ex2.approx")) ++tanh;
+    }
+  }
+  EXPECT_THAT(places, testing::Contains(HasSubstr("node %logits")));
+  EXPECT_GT(tanh, 0);
+  const nlohmann::json by_place = json_with("--counters=place");
+  EXPECT_EQ(by_place["kernels"][0]["counted"]["by_place"],
+            json["kernels"][0]["counted"]["by_place"]);
+  EXPECT_FALSE(by_place["kernels"][0]["counted"].contains("by_instruction"));
+  EXPECT_FALSE(nlohmann::json::parse(Run({"kernels", model_, "--bind=B=24", "--json=-"}).out)
+                   .contains("problems"));
 }
 
 // Every launch has counts, and the bytes that were touched are those of the cost model.

@@ -82,6 +82,20 @@ TEST_F(RunPtxTest, PrintsWhatChanged) {
   EXPECT_EQ(result.err, "");
 }
 
+// What an undefined buffer held does not matter: zeros are written, and the rest is not.
+TEST_F(RunPtxTest, AnUndefinedBufferChangesWhereItIsWritten) {
+  const std::vector<std::string> words = {"run-ptx", Write("store.ptx", kStore), "--block=1",
+                                          "--args=buf:u16[8],hex:0000000000000000,i16:0,i8:0"};
+  EXPECT_THAT(Run(words).out, HasSubstr("argument 1, out: u16[8], 6 changed: 0 0 0 0 0 "));
+  std::vector<std::string> unchecked = words;
+  unchecked.push_back("--no-checks");
+  EXPECT_THAT(Run(unchecked).out, HasSubstr("6 changed: 0 0 0 0 0 65280 65535 65535\n"));
+  EXPECT_THAT(Run({"run-ptx", Write("store.ptx", kStore), "--block=1",
+                   "--args=buf:u16[8]=0,hex:0000000000000000,i16:0,i8:0"})
+                  .out,
+              HasSubstr("out: u16[8], not changed\n"));
+}
+
 TEST_F(RunPtxTest, BuffersComeFromFilesAndGoToFiles) {
   const std::vector<float> x = {1, 2, 3, 4};
   std::string bytes(sizeof(float) * x.size(), '\0');
@@ -207,8 +221,33 @@ TEST_F(RunPtxTest, JsonAndCounters) {
   EXPECT_EQ(json["kernel"], "axpy");
   EXPECT_EQ(json["buffers"][1]["changed"], 99);
   EXPECT_EQ(json["buffers"][1]["first"], (std::vector<std::string>{"0", "2"}));
-  EXPECT_EQ(json["problems"][0]["kind"], "out of bounds");
-  EXPECT_EQ(json["problems"][0]["line"], 20);
+  ASSERT_EQ(json["problems"].size(), 3u);
+  const nlohmann::json& problem = json["problems"][0];
+  EXPECT_EQ(problem["kind"], "out of bounds");
+  EXPECT_EQ(problem["severity"], "error");
+  EXPECT_EQ(problem["kernel"], "axpy");
+  EXPECT_EQ(problem["node"], "");
+  EXPECT_EQ(problem["line"], 20);
+  EXPECT_EQ(problem["instruction"], "ld.global.f32 %f2, [%rd4];");
+  EXPECT_EQ(problem["block"], (std::vector<int>{1, 0, 0}));
+  EXPECT_EQ(problem["warp"], 1);
+  EXPECT_EQ(problem["lanes"], 1 << 4);
+  EXPECT_THAT(result.err, StartsWith(problem["text"].get<std::string>() + "\n"));
+  EXPECT_THAT(problem["text"].get<std::string>(),
+              HasSubstr(": " + problem["what"].get<std::string>()));
+  const nlohmann::json& counted = json["counted"];
+  ASSERT_EQ(counted["by_place"].size(), 1u);
+  EXPECT_EQ(counted["by_place"][0]["place"], "(no line of the source)");
+  EXPECT_EQ(counted["by_place"][0]["instructions"], counted["instructions"]);
+  // 101 threads in four warps.
+  const auto detailed =
+      nlohmann::json::parse(Axpy(args, {"--json=-", "--counters=instruction"}).out);
+  const nlohmann::json& rows = detailed["counted"]["by_instruction"];
+  ASSERT_EQ(rows.size(), 18u);
+  EXPECT_EQ(rows[13]["instruction"], problem["instruction"]);
+  EXPECT_EQ(rows[13]["line"], 20);
+  EXPECT_EQ(rows[13]["lanes"], 101);
+  EXPECT_EQ(rows[13]["requests"], 4);
   const CommandResult counters = Axpy(args, {"--counters=instruction"});
   EXPECT_THAT(counters.out, HasSubstr("fma.rn.f32 %f4, %f1, %f2, %f3;"));
 }

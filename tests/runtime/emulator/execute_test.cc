@@ -411,6 +411,7 @@ TEST(Counters, CountExecutionsAndLanes) {
   runner.Run({1, 1, 1}, {64, 1, 1}, {out});
   const InstructionCounters counters = runner.Counters("@%p1 mul.lo");
   EXPECT_EQ(counters.executions, 1);
+  EXPECT_EQ(counters.skipped, 1);  // by the other warp
   EXPECT_EQ(counters.lanes, 10);
 }
 

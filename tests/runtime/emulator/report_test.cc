@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 TEST(Problems, LanesAreRuns) {
@@ -97,6 +98,7 @@ TEST_F(CountedKernel, IsSummedByUnit) {
   EXPECT_EQ(work.shared_requests, 2 * 2);
   EXPECT_EQ(work.shared_ways, 2 * 2 * 2);
   EXPECT_EQ(work.ideal_shared_ways, 2 * 2);
+  EXPECT_EQ(work.bytes_moved, 4 * 256);
   EXPECT_EQ(work.bytes_read, 256);
   EXPECT_EQ(work.bytes_written, 256);
 }
@@ -107,14 +109,46 @@ TEST_F(CountedKernel, IsSummedByPlace) {
   EXPECT_EQ(rows[0].place, "source.cu:3");
   EXPECT_EQ(rows[0].counters.executions, 7 * 2);
   EXPECT_EQ(rows[1].place, "source.cu:5");
+  EXPECT_EQ(rows[1].of(Unit::kBarrier), 2);
+  EXPECT_EQ(rows[1].of(Unit::kMufu), 0);
   EXPECT_EQ(rows[2].place, "source.cu:9");
+  EXPECT_EQ(rows[2].of(Unit::kMufu), 2);
+}
+
+TEST_F(CountedKernel, HasARowForEachInstruction) {
+  const std::vector<CounterRow> rows = CountersByInstruction(*runner_.machine().records().front());
+  ASSERT_THAT(rows, SizeIs(16));
+  EXPECT_EQ(rows[9].instruction, "st.shared.f32 [%s], %f1;");
+  EXPECT_EQ(rows[9].place, "source.cu:5");
+  EXPECT_EQ(rows[9].of(Unit::kShared), 2);
 }
 
 TEST_F(CountedKernel, IsATableForPeople) {
   const std::string text = ToText(*runner_.machine().records().front(), true);
-  EXPECT_THAT(text, AllOf(HasSubstr("1 launches of 2x1x1 blocks of 32x1x1 threads"),
+  EXPECT_THAT(text, AllOf(HasSubstr("1 launch of 2x1x1 blocks of 32x1x1 threads"),
                           HasSubstr("source.cu:9"), HasSubstr("2.00 (ideal 1.00)"),
-                          HasSubstr("ex2.approx.f32 %f2, %f2;")));
+                          HasSubstr("ex2.approx.f32 %f2, %f2;"), Not(HasSubstr("skipped by"))));
+}
+
+// Only the first of two warps multiplies, and only the second one branches. PTX without lines has
+// one place.
+TEST(Counters, InstructionsAreThoseThatAreIssued) {
+  PtxRunner runner;
+  ASSERT_TRUE(runner.Load(PtxEntry("", ".reg .b32 %t; .reg .pred %p;",
+                                   "mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 32;\n"
+                                   "@%p mul.lo.u32 %t, %t, 3; @!%p bra END;\n"
+                                   "add.u32 %t, %t, 1;\nEND: ret;")));
+  for (int i = 0; i < 2; ++i) runner.Run({1, 1, 1}, {64, 1, 1}, {});
+  const LaunchRecord& record = *runner.machine().records().front();
+  EXPECT_EQ(record.instructions, 2 * (6 + 5));
+  EXPECT_EQ(WorkOf(record).instructions, 6 + 5);
+  EXPECT_EQ(WorkOf(record).skipped, 2);
+  const std::vector<CounterRow> rows = CountersByPlace(record);
+  ASSERT_THAT(rows, SizeIs(1));
+  EXPECT_EQ(rows[0].place, "(no line of the source)");
+  EXPECT_EQ(rows[0].counters.issued(), record.instructions);
+  EXPECT_THAT(ToText(record),
+              AllOf(HasSubstr("2 launches of 1x1x1"), HasSubstr("; 4 skipped by their guards\n")));
 }
 
 }  // namespace
