@@ -25,6 +25,7 @@ constexpr KindRow kKinds[] = {
     {ProblemKind::kFloatAtomic, "float atomic", true},
     {ProblemKind::kMissingWait, "missing wait for cp.async"},
     {ProblemKind::kDivergent, "divergent lanes"},
+    {ProblemKind::kAbsentLane, "shuffle from an absent lane"},
     {ProblemKind::kDeadlock, "deadlock"},
     {ProblemKind::kReadOnlyWritten, "read-only load of written memory"},
     {ProblemKind::kBudget, "endless loop"},

@@ -22,7 +22,9 @@ enum class ProblemKind : uint8_t {
   kGlobalRace,       // two blocks of a launch, one of them writing
   kFloatAtomic,      // a warning: the order of additions, and so the sum, is not fixed
   kMissingWait,      // bytes of a cp.async that has not been waited for
-  kDivergent,        // an .aligned instruction or a barrier that lanes do not reach together
+  kDivergent,        // an .aligned instruction or a barrier that lanes do not reach together;
+                     // lanes that disagree about their member mask
+  kAbsentLane,       // a shuffle from a lane that does not take part in it
   kDeadlock,         // warps wait for each other
   kReadOnlyWritten,  // ld.global.nc of what the launch writes
   kBudget,           // more instructions than allowed: an endless loop

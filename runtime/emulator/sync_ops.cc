@@ -5,6 +5,7 @@
 #include <bit>
 #include <chrono>
 
+#include "absl/strings/str_format.h"
 #include "runtime/emulator/atomic.h"
 #include "runtime/emulator/lane_loops.h"
 
@@ -46,21 +47,43 @@ Source SourceOf(int lane, uint32_t b, uint32_t c) {
   }
 }
 
+// PTX ISA 8.5, 9.7.9.6: where the source lane is not active or not in the member mask, "the value
+// read is undefined".
+void ReportAbsent(Warp& warp, const Code& code, Mask absent, int from) {
+  if (!warp.block->launch->options->checks) return;
+  const int lane = std::countr_zero(absent);
+  const uint32_t members = warp.Row<uint32_t>(code.row[5])[lane];
+  warp.Report(
+      code, ProblemKind::kAbsentLane, absent, 0,
+      absl::StrFormat("lane %d takes its value from lane %d, which %s; the value is undefined",
+                      lane, from,
+                      (members >> from & 1) == 0 ? absl::StrFormat("its member mask 0x%08x does "
+                                                                   "not name",
+                                                                   members)
+                                                 : "does not execute the instruction"));
+}
+
 template <Mode kMode>
 void Shuffle(Warp& warp, const Code& code, Mask mask) {
   uint32_t values[kLanes];
   const uint32_t* a = warp.Row<uint32_t>(code.row[2]);
   const uint32_t* b = warp.Row<uint32_t>(code.row[3]);
   const uint32_t* c = warp.Row<uint32_t>(code.row[4]);
-  Mask valid = 0;
+  const uint32_t* members = warp.Row<uint32_t>(code.row[5]);
+  Mask valid = 0, absent = 0;
+  int absent_source = 0;  // of the first such lane
   for (int lane = 0; lane < kLanes; ++lane) {
     const Source source = SourceOf<kMode>(lane, b[lane], c[lane]);
     const int from = source.valid ? source.lane : lane;
     values[lane] = a[from];
     valid |= static_cast<Mask>(source.valid) << lane;
-    // The value of a lane that does not take part is not defined; it is 0 here.
-    if ((mask >> from & 1) == 0) values[lane] = 0;
+    if (from == lane || ((members[lane] & mask) >> from & 1) != 0) continue;
+    values[lane] = 0;
+    if ((mask >> lane & 1) == 0) continue;
+    if (absent == 0) absent_source = from;
+    absent |= Mask{1} << lane;
   }
+  if (absent != 0) ReportAbsent(warp, code, absent, absent_source);
   WriteLanes(warp, code.row[0], mask, values);
   warp.SetPredicate(code.row[1], mask, valid);
 }

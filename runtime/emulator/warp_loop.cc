@@ -203,15 +203,41 @@ Mask ReadyLanes(Warp& warp, const Code& code, Mask gathered) {
   return ready;
 }
 
-void ReportOutsiders(Warp& warp, const Code& code, Mask mask) {
+// Every lane must be in its member mask, and lanes that name each other must have the same one (PTX
+// ISA 8.5, 9.7.9.6 and 9.7.13: "behavior is undefined" otherwise). Groups with a mask each may meet
+// at one instruction.
+void CheckMembers(Warp& warp, const Code& code, Mask mask) {
   const uint32_t* members = warp.Row<uint32_t>(code.members);
-  Mask outside = 0;
-  for (int lane = 0; lane < kLanes; ++lane) outside |= ~members[lane] & (Mask{1} << lane);
+  const uint32_t first = members[std::countr_zero(mask)];
+  Mask outside = 0, others = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    outside |= ~members[lane] & (Mask{1} << lane);
+    others |= static_cast<Mask>(members[lane] != first) << lane;
+  }
   outside &= mask;
-  if (outside == 0) return;
-  warp.Report(code, ProblemKind::kDivergent, outside, 0,
-              absl::StrFormat("lanes execute it that are not in their member mask 0x%08x",
-                              members[std::countr_zero(outside)]));
+  if (outside != 0) {
+    warp.Report(code, ProblemKind::kDivergent, outside, 0,
+                absl::StrFormat("lanes execute it that are not in their member mask 0x%08x",
+                                members[std::countr_zero(outside)]));
+  }
+  if ((others & mask) == 0) return;
+  for (Mask left = mask; left != 0;) {
+    const uint32_t named = members[std::countr_zero(left)];
+    Mask group = 0;  // the lanes with this mask
+    for (int lane = 0; lane < kLanes; ++lane) {
+      group |= static_cast<Mask>(members[lane] == named) << lane;
+    }
+    group &= mask;
+    left &= ~group;
+    const Mask strangers = named & mask & ~group;
+    if (strangers == 0) continue;
+    const int stranger = std::countr_zero(strangers);
+    warp.Report(code, ProblemKind::kDivergent, group | strangers, 0,
+                absl::StrFormat("lanes %s have the member mask 0x%08x, but lane %d, which it "
+                                "names, has 0x%08x",
+                                LanesText(group), named, stranger, members[stranger]));
+    return;
+  }
 }
 
 // Executes a kMembers instruction for the lanes at `pc` that are ready, and lets their fragments
@@ -221,7 +247,7 @@ bool RunMembers(Warp& warp, const Code& code, int32_t pc, size_t self) {
   const Mask gathered = GatheredAt(warp, code, pc, self);
   const Mask ready = ReadyLanes(warp, code, gathered);
   if (ready != 0) {
-    ReportOutsiders(warp, code, ready);
+    CheckMembers(warp, code, ready);
     if (code.run != nullptr) code.run(warp, code, ready);
     if (code.instruction->op == Op::kBarWarpSync) warp.block->shared.OnWarpSync(warp.index, ready);
   }

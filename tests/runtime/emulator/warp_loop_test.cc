@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -95,6 +96,45 @@ TEST(Members, ThatWaitElsewhereAreReported) {
 TEST(Members, ALaneOutsideItsOwnMaskIsReported) {
   const Outcome outcome = RunWarpOf("shfl.sync.idx.b32 %v, %t, 0, 31, 0x7fffffff;");
   EXPECT_THAT(outcome.kinds, ElementsAre("divergent lanes"));
+}
+
+// Lanes that name each other must agree about the mask; groups need not
+// (OfTwoGroupsComeInAnyOrder).
+TEST(Members, WithDifferentMasksAreReported) {
+  // Of the lanes from 16 on, and of those before.
+  const std::pair<const char*, const char*> masks[] = {
+      {"0xffff0000", "-1"}, {"0xfffffff0", "-1"}, {"-1", "0x0000ffff"}};
+  for (const auto& [high, low] : masks) {
+    for (const char* text :
+         {"redux.sync.add.u32 %v, %t, %r2;", "shfl.sync.bfly.b32 %v, %t, 1, 31, %r2;",
+          "vote.sync.ballot.b32 %v, %p1, %r2;", "match.any.sync.b32 %v, %t, %r2;",
+          "bar.warp.sync %r2;"}) {
+      const Outcome outcome = RunWarpOf(absl::StrFormat(
+          "setp.lt.u32 %%p1, %%t, 16; selp.b32 %%r2, %s, %s, %%p1;\n%s", low, high, text));
+      EXPECT_THAT(outcome.kinds, ElementsAre("divergent lanes")) << high << " " << low << text;
+    }
+  }
+}
+
+TEST(Shuffles, FromLanesThatDoNotTakePartAreReported) {
+  const std::string_view absent[] = {
+      // Lane 20 exists, and is not in the mask.
+      "setp.ge.u32 %p1, %t, 16; @%p1 bra END; shfl.sync.idx.b32 %v, %t, 20, 31, 0xffff; END:",
+      // Lanes 8 to 15 look beyond the mask's end.
+      "setp.ge.u32 %p1, %t, 16; @%p1 bra END; shfl.sync.down.b32 %v, %t, 8, 31, 0xffff; END:",
+      // Lane 20 is in another group.
+      "setp.ge.u32 %p1, %t, 16; selp.b32 %r2, 0xffff0000, 0xffff, %p1;\n"
+      "shfl.sync.idx.b32 %v, %t, 20, 31, %r2;",
+      // Lane 20 is in the mask, and has exited.
+      "setp.ge.u32 %p1, %t, 16; @%p1 exit; shfl.sync.idx.b32 %v, %t, 20, 31, -1;"};
+  for (const std::string_view body : absent) {
+    EXPECT_THAT(RunWarpOf(body).kinds, ElementsAre("shuffle from an absent lane")) << body;
+  }
+  // A segment of 16 lanes: lanes 8 to 15 keep their own values.
+  EXPECT_THAT(RunWarpOf("setp.ge.u32 %p1, %t, 16; @%p1 bra END;\n"
+                        "shfl.sync.down.b32 %v, %t, 8, 0x100f, 0xffff; END:")
+                  .kinds,
+              IsEmpty());
 }
 
 // Lanes wait in a loop, in which they part and come together, for what lane 0 has yet to write.
