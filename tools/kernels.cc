@@ -364,7 +364,7 @@ std::function<absl::Status()> DeclareKernels(CLI::App& app) {
       ->type_name("FILE");
   app.add_option(
          "--kernel-schedule", flags->schedules,
-         "The schedule of a node's kernel, or of all: 'fc1.w.next=v4 u2 t128', '*=v8 u2 t128'")
+         "The schedule of a node's kernel, or of all: 'fc1.w.next=v8 u2 t128', '*=v8 u2 t128'")
       ->type_name("NODE=TEXT")
       ->take_all()
       ->allow_extra_args(false);

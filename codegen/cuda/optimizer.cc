@@ -422,24 +422,25 @@ double ScalarsWork(const GpuTarget& target) {
 
 absl::StatusOr<std::vector<Prediction>> OptimizerKernel::RankSchedules() const {
   double read = 0, written = 0, elements = 0;
-  VectorLimit limit;
+  bool has_low = false;
   for (const Piece& piece : pieces_) {
     for (const ir::Node* input : piece.body->inputs()) {
       if (input->type().rank() == 0) continue;
       read += static_cast<double>(piece.elements * ByteSize(input->type().dtype));
-      limit.Add(input->type().dtype, piece.elements);
+      has_low |= IsLow(input->type().dtype);
     }
     for (int output : piece.outputs) {
       written += static_cast<double>(fusion_.type(output).bytes());
-      limit.Add(fusion_.type(output).dtype, piece.elements);
+      has_low |= IsLow(fusion_.type(output).dtype);
     }
     elements += static_cast<double>(piece.elements);
   }
   const double flops = 20 * elements;
   std::vector<Prediction> candidates;
-  // A gradient and a copy in 16 bits are few bytes beside weights and moments in f32.
+  // Eight elements are 16 bytes of a gradient or a copy in 16 bits, and two accesses of 16 bytes to
+  // everything else, which is better off with four where there is nothing in 16 bits.
   for (int vector : {8, 4}) {
-    if (vector > std::max(4, limit.limit())) continue;
+    if (vector == 8 && !has_low) continue;
     for (int threads : {256, 128, 512, 64}) {
       for (int unroll : {4, 2, 1}) {
         const double per_block = static_cast<double>(vector * threads * unroll);

@@ -33,6 +33,7 @@ namespace {
 
 using ir::Op;
 
+constexpr int kMaxVector = 8;
 // A block with reductions works on so many elements at a time, with 256 threads.
 constexpr int kReducingThreads = 256;
 
@@ -154,7 +155,7 @@ class PointwiseGenerator {
   std::vector<ir::Value> ValuesOf(const Group& group) const;
   // True if vectors of `width` read and write the group's elements within their buffers.
   bool IsLegal(const Group& group, int width) const;
-  // The widest vector that serves most of the group's bytes.
+  // The widest vector: 16 bytes of the group's narrowest tensor.
   int LimitOf(const Group& group) const;
   void SizeReductions(Group& group) const;
   int SmallestElement() const;
@@ -257,17 +258,24 @@ std::vector<ir::Value> PointwiseGenerator::ValuesOf(const Group& group) const {
   return values;
 }
 
+// Where nothing has 16 bits, eight elements would be two accesses to each tensor with gaps between
+// the lanes, which touch all sectors twice.
 int PointwiseGenerator::LimitOf(const Group& group) const {
-  VectorLimit limit;
-  // What is broadcast is few bytes.
+  int smallest = 8;
+  bool has_numbers = false;
+  const auto see = [&](DType dtype) {
+    if (ByteSize(dtype) == 1) return;  // masks
+    smallest = std::min(smallest, ByteSize(dtype));
+    has_numbers = true;
+  };
   for (int input : emitter_.InputsBehind(ValuesOf(group))) {
     const ir::Type& type = body_.inputs()[static_cast<size_t>(input)]->type();
-    limit.Add(type.dtype, type.elements());
+    if (type.elements() == group.elements) see(type.dtype);
   }
   for (int output : group.outputs) {
-    limit.Add(body_.outputs()[static_cast<size_t>(output)].value.type().dtype, group.elements);
+    see(body_.outputs()[static_cast<size_t>(output)].value.type().dtype);
   }
-  return limit.limit();
+  return has_numbers ? std::min(kMaxVector, 16 / smallest) : kMaxVector;
 }
 
 // Vectors divide the elements, or every tensor is read and written at the element's own position:

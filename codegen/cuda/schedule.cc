@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -80,19 +79,6 @@ absl::StatusOr<Schedule> Schedule::FromString(std::string_view text) {
   }
   if (seen.empty()) return InvalidArgument("a schedule such as 'v8 u2 t128' is missing");
   return schedule;
-}
-
-void VectorLimit::Add(DType dtype, int64_t elements) {
-  const int size = ByteSize(dtype);
-  if (size >= 2) bytes_[std::countr_zero(static_cast<unsigned>(size)) - 1] += elements * size;
-}
-
-int VectorLimit::limit() const {
-  int most = 0;
-  for (int i = 1; i < 3; ++i) {
-    if (bytes_[i] > 0 && bytes_[i] >= bytes_[most]) most = i;
-  }
-  return 8 >> most;
 }
 
 Prediction Predict(const GpuTarget& target, const Schedule& schedule, const Work& work) {

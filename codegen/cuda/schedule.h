@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/dtype.h"
 #include "base/gpu_target.h"
 
 namespace duotone::codegen::cuda {
@@ -34,19 +33,6 @@ struct Schedule {
   // Takes the parts in any order.
   static absl::StatusOr<Schedule> FromString(std::string_view text);
   friend bool operator==(const Schedule&, const Schedule&) = default;
-};
-
-// How many elements a thread should take at a time at most: accesses of 16 bytes to the tensors
-// that make up most of the bytes. A wider vector needs two accesses to each of their elements, with
-// gaps between the lanes: each access then touches all sectors, and half of each in vain.
-class VectorLimit {
- public:
-  void Add(DType dtype, int64_t elements);
-  // 8, 4 or 2; of element sizes with equally many bytes the larger one counts. Masks do not.
-  int limit() const;
-
- private:
-  int64_t bytes_[3] = {0, 0, 0};  // of elements of 2, 4 and 8 bytes
 };
 
 // What the cost model knows of a kernel under one schedule.

@@ -22,11 +22,11 @@ GeneratedKernel Generate(std::string_view text, std::string_view family, std::st
   return kernel.ok() ? *std::move(kernel) : GeneratedKernel();
 }
 
-// Accesses of fewer bits.
-int NarrowAccesses(const runtime::AccessWidths& widths, int bits) {
+// Accesses of all widths but 16 bytes.
+int NarrowAccesses(const runtime::AccessWidths& widths) {
   int count = 0;
   for (size_t i = 0; i < widths.size(); ++i) {
-    if (runtime::kAccessBits[i] < bits) count += widths[i];
+    if (runtime::kAccessBits[i] < 128) count += widths[i];
   }
   return count;
 }
@@ -56,10 +56,8 @@ TEST(PointwiseCode, WholeAccessesBehindViews) {
       const DeviceCode code = CompileForDevice(*compiler, kernel, target.name);
       EXPECT_FALSE(code.sass.all.uses_local_memory());
       EXPECT_EQ(code.stack_bytes, 0);
-      // Four elements at a time: f32 makes up most of the bytes.
-      const int bits = std::string_view(dtype) == "f32[" ? 128 : 64;
-      EXPECT_EQ(NarrowAccesses(code.sass.all.global_loads, bits), 0);
-      EXPECT_EQ(NarrowAccesses(code.sass.all.global_stores, bits), 0);
+      EXPECT_EQ(NarrowAccesses(code.sass.all.global_loads), 0);
+      EXPECT_EQ(NarrowAccesses(code.sass.all.global_stores), 0);
     }
   }
 }
@@ -125,7 +123,7 @@ TEST(PointwiseCode, NoCandidateSpills) {
   const auto compiler = runtime::NvrtcForTest();
   if (compiler == nullptr) GTEST_SKIP() << "no NVRTC";
   const std::string text = absl::StrReplaceAll(kViews, {{"T[", "f16["}});
-  for (const char* schedule : {"v4 u4 t512", "v4 u4 t128", "v4 u1 t512", "v4 u2 t256"}) {
+  for (const char* schedule : {"v8 u4 t512", "v8 u4 t128", "v8 u1 t512", "v8 u2 t256"}) {
     const DeviceCode code =
         CompileForDevice(*compiler, Generate(text, "pointwise", "sm_80", schedule), "sm_80");
     EXPECT_FALSE(code.sass.all.uses_local_memory()) << schedule;

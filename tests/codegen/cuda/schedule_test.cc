@@ -3,7 +3,6 @@
 #include "codegen/cuda/schedule.h"
 
 #include <cmath>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -135,21 +134,6 @@ TEST(ToText, OneLinePerCandidate) {
   EXPECT_NE(text.find("v8 u1 t128"), std::string::npos);
   EXPECT_NE(text.find("in flight 32 KB  regs 32\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n4 "), std::string::npos);
-}
-
-// A cast's f32 and f16; the same number of bytes; halves with a mask; numbers in f64.
-TEST(VectorLimit, SixteenBytesOfMostOfTheBytes) {
-  const auto limit = [](std::initializer_list<DType> dtypes) {
-    VectorLimit made;
-    for (DType dtype : dtypes) made.Add(dtype, 1000);
-    return made.limit();
-  };
-  EXPECT_EQ(limit({DType::kF32, DType::kF16}), 4);
-  EXPECT_EQ(limit({DType::kF16, DType::kF32, DType::kF16}), 4);
-  EXPECT_EQ(limit({DType::kF16, DType::kF32, DType::kF16, DType::kBF16}), 8);
-  EXPECT_EQ(limit({DType::kF16, DType::kBool}), 8);
-  EXPECT_EQ(limit({DType::kBool}), 8);
-  EXPECT_EQ(limit({DType::kF64, DType::kF32}), 2);
 }
 
 }  // namespace
