@@ -124,19 +124,49 @@ void GlobalAccess::CheckWritten(int lane, uint64_t address, int64_t offset,
   if (options_.writes) MarkWritten(marks, options_.bytes);
 }
 
+// True for a plain load whose word an atom.cas of the kernel exchanges, and for an atom.cas whose
+// word such a load reads: they have the same address operand.
+bool GlobalAccess::IsOfCompareAndSwap() const {
+  const auto is_load = [](const Instruction& in) {
+    return in.op == Op::kLd && in.vector == 1 && !in.is_volatile && !in.nc;
+  };
+  const auto is_swap = [](const Instruction& in) {
+    return in.op == Op::kAtom && in.mode == Mode::kCas;
+  };
+  const bool is_from_load = is_load(*code_.instruction);
+  if (!is_from_load && !is_swap(*code_.instruction)) return false;
+  const auto& codes = warp_.block->launch->executable->codes;
+  return std::any_of(codes.begin(), codes.end(), [&](const Code& other) {
+    // The address's row comes behind the result's.
+    return other.instruction != nullptr &&
+           (is_from_load ? is_swap(*other.instruction) : is_load(*other.instruction)) &&
+           TypeBytes(other.instruction->type) == options_.bytes && other.row[1] == code_.row[1] &&
+           other.offset == code_.offset;
+  });
+}
+
 void GlobalAccess::CheckShadow(int lane, uint64_t address, int64_t offset,
                                const GlobalMemory::Range& range) {
   const int64_t in_range = range.bytes - static_cast<int64_t>(address - range.begin);
   const int bytes = static_cast<int>(std::min<int64_t>(options_.bytes, in_range));
   if (bytes <= 0) return;
-  const Conflict conflict = range.allocation->shadow->Access(offset, bytes, options_.kind,
-                                                             memory_.launch(), warp_.block->linear);
+  const Conflict conflict =
+      range.allocation->shadow->Access(offset, bytes, options_.kind, accessor_);
   if (conflict == Conflict::kNone) return;
   const std::string where = memory_.Describe(address, nullptr);
   if (conflict == Conflict::kWithReadOnly) {
     Found(ProblemKind::kReadOnlyWritten, lane, address,
           absl::StrFormat("%d bytes are %s at 0x%x, %s, which this launch both writes and reads by "
                           "ld.global.nc",
+                          options_.bytes, Verb(), address, where));
+    return;
+  }
+  const bool is_load = options_.kind == AccessKind::kRead && conflict == Conflict::kWithAtomic;
+  const bool is_swap = options_.kind == AccessKind::kAtomic && conflict == Conflict::kWithRead;
+  if ((is_load || is_swap) && IsOfCompareAndSwap()) {
+    Found(ProblemKind::kPlainCasLoad, lane, address,
+          absl::StrFormat("%d bytes are %s at 0x%x, %s, which blocks of this launch change by "
+                          "atom.cas, but read first by a plain load",
                           options_.bytes, Verb(), address, where));
     return;
   }
@@ -182,8 +212,8 @@ bool GlobalAccess::IsSoundRun(int64_t offset, int64_t bytes, const GlobalMemory:
   uint8_t* marks = range.allocation->written.get() + offset;
   if (options_.reads && !IsWritten(marks, static_cast<int>(bytes))) return false;
   if (options_.writes) MarkWritten(marks, static_cast<int>(bytes));
-  return range.allocation->shadow->Access(offset, bytes, options_.kind, memory_.launch(),
-                                          warp_.block->linear) == Conflict::kNone;
+  return range.allocation->shadow->Access(offset, bytes, options_.kind, accessor_) ==
+         Conflict::kNone;
 }
 
 bool GlobalAccess::ResolveTogether(const Addresses& addresses, Pointers& pointers) {

@@ -22,13 +22,19 @@ class GlobalAccess {
     bool reads = true;
     bool writes = false;
     int bytes = 4;  // of a lane's whole access, the vector
+    // The block lets go of what it has done: this access comes before its latest fence, if any.
+    bool releases = false;
   };
   GlobalAccess(Warp& warp, const Code& code, const Options& options)
       : warp_(warp),
         code_(code),
         memory_(*warp.block->launch->memory),
         options_(options),
-        is_checked_(memory_.is_checked()) {}
+        is_checked_(memory_.is_checked()),
+        accessor_{.launch = memory_.launch(),
+                  .block = warp.block->linear,
+                  .fences = warp.block->fences - (options.releases ? 1 : 0),
+                  .order = &memory_.order()} {}
 
   // The host's addresses of the lanes that may access theirs; null for the others, which are
   // reported. Counts requests and sectors.
@@ -47,6 +53,7 @@ class GlobalAccess {
   int64_t LimitOf(const GlobalMemory::Range& range) const;
   uint8_t* ResolveLane(int lane, uint64_t address);
   void CheckShadow(int lane, uint64_t address, int64_t offset, const GlobalMemory::Range& range);
+  bool IsOfCompareAndSwap() const;
   void CheckWritten(int lane, uint64_t address, int64_t offset, const GlobalMemory::Range& range);
   void Found(ProblemKind kind, int lane, uint64_t address, const std::string& what);
   void Outside(int lane, uint64_t address, const GlobalMemory::Range* range);
@@ -59,6 +66,7 @@ class GlobalAccess {
   GlobalMemory& memory_;
   const Options options_;
   const bool is_checked_;
+  const Accessor accessor_;
   const GlobalMemory::Range* range_ = nullptr;  // of the lane before
   bool is_run_ = false;                         // the lanes' accesses lie side by side
   std::vector<Finding> findings_;               // by kind; empty as long as there is none

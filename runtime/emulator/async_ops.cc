@@ -3,7 +3,8 @@
 //
 // The emulator takes the data from global memory at once and writes them into shared memory when
 // the thread waits for the copy's group, the latest moment that the hardware has: a kernel that
-// forgets to wait sees poison, and with checks a report.
+// forgets to wait sees poison, and with checks a report. It reports as well where the source holds
+// other bytes by then: the hardware may have read them.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -54,17 +55,19 @@ std::array<int, kLanes> SourceBytes(Warp& warp, const Code& code, Mask lanes) {
 }
 
 // What cannot be read, which GlobalSources reports, is zero.
-void ReadSources(Warp& warp, const Code& code, Mask lanes, SharedMemory::CopyData& data) {
-  const std::array<int, kLanes> bytes = SourceBytes(warp, code, lanes);
-  const std::array<const uint8_t*, kLanes> from =
-      GlobalSources(warp, code, lanes, SourceAddresses(warp, code), bytes);
+SharedMemory::CopySources ReadSources(Warp& warp, const Code& code, Mask lanes,
+                                      SharedMemory::CopyData& data) {
+  SharedMemory::CopySources sources;
+  sources.bytes = SourceBytes(warp, code, lanes);
+  sources.at = GlobalSources(warp, code, lanes, SourceAddresses(warp, code), sources.bytes);
   for (Mask left = lanes; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
     data[lane].fill(0);
-    if (from[lane] != nullptr) {
-      std::memcpy(data[lane].data(), from[lane], static_cast<size_t>(bytes[lane]));
+    if (sources.at[lane] != nullptr) {
+      std::memcpy(data[lane].data(), sources.at[lane], static_cast<size_t>(sources.bytes[lane]));
     }
   }
+  return sources;
 }
 
 void RunCopy(Warp& warp, const Code& code, Mask mask) {
@@ -75,14 +78,14 @@ void RunCopy(Warp& warp, const Code& code, Mask mask) {
   if (lanes == 0) return;
   CountSharedAccess(warp, code, lanes, to.data(), bytes);
   SharedMemory::CopyData data;
-  ReadSources(warp, code, lanes, data);
+  const SharedMemory::CopySources sources = ReadSources(warp, code, lanes, data);
   SharedFindings findings;
   shared.BeginCopy({.warp = warp.index,
                     .code = code.index,
                     .lanes = lanes,
                     .bytes = bytes,
                     .offsets = to.data()},
-                   data, findings);
+                   data, sources, findings);
   if (findings.any()) ReportFindings(warp, code, "copies to", findings);
 }
 
@@ -91,11 +94,12 @@ void RunCommit(Warp& warp, const Code&, Mask mask) {
 }
 
 void RunWait(Warp& warp, const Code& code, Mask mask) {
-  warp.block->shared.WaitForCopies(warp.index, mask, code.instruction->bytes);
+  ReportFinding(warp, code,
+                warp.block->shared.WaitForCopies(warp.index, mask, code.instruction->bytes));
 }
 
-void RunWaitAll(Warp& warp, const Code&, Mask mask) {
-  warp.block->shared.WaitForAllCopies(warp.index, mask);
+void RunWaitAll(Warp& warp, const Code& code, Mask mask) {
+  ReportFinding(warp, code, warp.block->shared.WaitForAllCopies(warp.index, mask));
 }
 
 }  // namespace

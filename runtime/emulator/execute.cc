@@ -187,6 +187,7 @@ void BlockRunner::FillRegisters(Warp& warp) {
 
 void BlockRunner::StartBlock(int64_t linear) {
   block_.linear = linear;
+  block_.fences = 0;
   block_.index = {linear % launch_.grid[0], linear / launch_.grid[0] % launch_.grid[1],
                   linear / (launch_.grid[0] * launch_.grid[1])};
   const auto warps = static_cast<int>(block_.warps.size());

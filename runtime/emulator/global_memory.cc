@@ -301,6 +301,7 @@ GlobalMemory::Traffic GlobalMemory::EndLaunch(bool counted) {
     }
   }
   ranges_.clear();
+  order_.Clear();
   return traffic;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/emulator/global_shadow.h"
+#include "runtime/emulator/launch_order.h"
 
 namespace duotone::emulator {
 
@@ -75,6 +76,8 @@ class GlobalMemory {
   // With `counted` it goes through what the launch has touched.
   Traffic EndLaunch(bool counted);
   uint32_t launch() const { return launch_; }
+  // Of the blocks of the running launch.
+  LaunchOrder& order() { return order_; }
 
   // The range of the running launch that has `address`, if possible one that may be written; null
   // if there is none. `hint`: where to look first; may be null.
@@ -100,6 +103,7 @@ class GlobalMemory {
   std::map<uint64_t, Freed> freed_;
   std::vector<Range> ranges_;  // by begin
   uint32_t launch_ = 0;
+  LaunchOrder order_;
 };
 
 }  // namespace duotone::emulator

@@ -153,6 +153,46 @@ void StoreFrom(Warp& warp, const Code& code, const Pointers& to) {
 
 int AccessBytes(const Instruction& in) { return in.vector * TypeBytes(in.type); }
 
+// ---- The order of blocks
+
+// True if what the block has done before its latest fence is let go of by this access, of an
+// instruction that other blocks may be told by: atom, red, or a store with is_volatile. Those with
+// .release bring a fence of their own.
+bool BeginRelease(Warp& warp, const Instruction& in) {
+  if (in.is_narrow || !warp.block->launch->options->checks) return false;
+  if (in.releases) ++warp.block->fences;
+  return warp.block->fences > 0;
+}
+
+// Lanes mostly have the same address.
+template <typename Function>
+void ForDistinct(Mask lanes, const Addresses& addresses, const Function& function) {
+  uint64_t latest = 0;
+  for (; lanes != 0; lanes &= lanes - 1) {
+    const uint64_t address = addresses[std::countr_zero(lanes)];
+    if (address != latest) function(address);
+    latest = address;
+  }
+}
+
+// Before others can see the access.
+void Release(Warp& warp, Mask lanes, const Addresses& addresses) {
+  const Block& block = *warp.block;
+  ForDistinct(lanes, addresses, [&](uint64_t address) {
+    block.launch->memory->order().Release(address, block.linear, block.fences);
+  });
+}
+
+// After the access.
+void Acquire(Warp& warp, const Instruction& in, Mask lanes, const Addresses& addresses) {
+  LaunchOrder& order = warp.block->launch->memory->order();
+  if (in.is_narrow || !order.any()) return;
+  ForDistinct(lanes, addresses,
+              [&](uint64_t address) { order.Acquire(address, warp.block->linear); });
+}
+
+void Fence(Warp& warp, const Code&, Mask) { ++warp.block->fences; }
+
 // ---- Global and constant memory
 
 void GlobalLoad(Warp& warp, const Code& code, Mask mask, const Addresses& addresses) {
@@ -162,16 +202,23 @@ void GlobalLoad(Warp& warp, const Code& code, Mask mask, const Addresses& addres
                                            : AccessKind::kRead;
   GlobalAccess access(warp, code, {.kind = kind, .bytes = AccessBytes(in)});
   LoadInto(warp, code, mask, access.Resolve(mask, addresses));
+  if (in.is_volatile) Acquire(warp, in, mask, addresses);
 }
 
 void GlobalStore(Warp& warp, const Code& code, Mask mask, const Addresses& addresses) {
   const Instruction& in = *code.instruction;
-  // A volatile store that other blocks read hands a value over within the launch: nothing orders
-  // it.
-  GlobalAccess access(
-      warp, code,
-      {.kind = AccessKind::kWrite, .reads = false, .writes = true, .bytes = AccessBytes(in)});
-  StoreFrom(warp, code, access.Resolve(mask, addresses));
+  // A volatile store that others are to read hands a value over, and is no better than a plain one
+  // where nothing was let go of before.
+  const bool releases = in.is_volatile && BeginRelease(warp, in);
+  GlobalAccess access(warp, code,
+                      {.kind = releases ? AccessKind::kAtomic : AccessKind::kWrite,
+                       .reads = false,
+                       .writes = true,
+                       .bytes = AccessBytes(in),
+                       .releases = releases});
+  const Pointers to = access.Resolve(mask, addresses);
+  if (releases) Release(warp, mask, addresses);
+  StoreFrom(warp, code, to);
 }
 
 // Applies the operation until no other block was faster.
@@ -196,9 +243,15 @@ uint64_t RowValue(Warp& warp, uint32_t row, int bytes, int lane) {
 void GlobalAtomic(Warp& warp, const Code& code, Mask mask, const Addresses& addresses) {
   const Instruction& in = *code.instruction;
   const int bytes = TypeBytes(in.type);
+  const bool releases = BeginRelease(warp, in);
   GlobalAccess access(warp, code,
-                      {.kind = AccessKind::kAtomic, .reads = true, .writes = true, .bytes = bytes});
+                      {.kind = AccessKind::kAtomic,
+                       .reads = true,
+                       .writes = true,
+                       .bytes = bytes,
+                       .releases = releases});
   const Pointers at = access.Resolve(mask, addresses);
+  if (releases) Release(warp, mask, addresses);
   ReportFloatAtomic(warp, code, mask, addresses[std::countr_zero(mask)]);
   const AtomicFunction function = FindAtomic(in.mode, in.type, true);
   // The operands: d, [a], b, c of atom; [a], b of red.
@@ -220,6 +273,7 @@ void GlobalAtomic(Warp& warp, const Code& code, Mask mask, const Addresses& addr
       std::memcpy(warp.Row<uint8_t>(code.row[0]) + lane * bytes, &old, static_cast<size_t>(bytes));
     }
   }
+  if (in.op == Op::kAtom) Acquire(warp, in, mask, addresses);
 }
 
 // ---- Local memory: each lane has its own
@@ -459,8 +513,9 @@ Handler FindGlobalHandler(const Instruction& in, const HandlerOptions&) {
       return IsSpace;
     case Op::kFence:
     case Op::kMembar:
+      // Every access is seen by all at once; blocks are told what may rely on that.
+      return in.is_narrow ? DoNothing : Fence;
     case Op::kPrefetch:
-      // Every access is seen by all at once, and caches are not modelled.
       return DoNothing;
     default:
       return nullptr;

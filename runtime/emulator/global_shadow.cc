@@ -12,17 +12,26 @@ constexpr int kWordsPerGranule = 3;
 enum { kReads, kWrites, kAtomics };
 
 // Fields of a word. Launch numbers count modulo 2^23, of which none is 0: a word is forgotten
-// before its number comes again.
+// before its number comes again. Fences beyond the field's range count as its last: order is then
+// taken for granted where it may not be there.
 constexpr int kFirstShift = 0;   // 4 bits: bytes that the first block has touched
 constexpr int kOthersShift = 4;  // 4 bits: bytes that other blocks have touched
 constexpr int kReadOnlyShift = 8;
-constexpr int kBlockShift = 9;    // 32 bits: the first block
+constexpr int kFencesShift = 9;   // 6 bits: after which the first block last touched all its bytes
+constexpr int kBlockShift = 15;   // 26 bits: the first block
 constexpr int kLaunchShift = 41;  // 23 bits
 constexpr uint64_t kMaskBits = 15;
+constexpr uint64_t kFencesBits = 63;
 constexpr uint64_t kReadOnlyBit = uint64_t{1} << kReadOnlyShift;
+static_assert(LaunchOrder::kBlocks == int64_t{1} << (kLaunchShift - kBlockShift));
 
 uint64_t LaunchOf(uint64_t word) { return word >> kLaunchShift; }
-uint64_t BlockOf(uint64_t word) { return word >> kBlockShift & 0xffffffffu; }
+// Of which launch and block.
+uint64_t OwnerOf(uint64_t word) { return word >> kBlockShift; }
+int64_t BlockOf(uint64_t word) {
+  return static_cast<int64_t>(OwnerOf(word)) & (LaunchOrder::kBlocks - 1);
+}
+int64_t FencesOf(uint64_t word) { return static_cast<int64_t>(word >> kFencesShift & kFencesBits); }
 uint32_t BytesOf(uint64_t word) {
   return static_cast<uint32_t>((word >> kFirstShift | word >> kOthersShift) & kMaskBits);
 }
@@ -32,56 +41,109 @@ uint64_t LaunchField(uint32_t number) { return number % 0x7fffff + 1; }
 bool IsTouched(uint64_t word, uint64_t launch, uint32_t mask) {
   return LaunchOf(word) == launch && (BytesOf(word) & mask) != 0;
 }
-// True if a block other than `block` has surely touched one of these bytes in this launch. Bytes
-// that are not the first block's may be those of `block` itself.
-bool IsForeign(uint64_t word, uint64_t launch, uint64_t block, uint32_t mask) {
-  const int shift = BlockOf(word) == block ? kOthersShift : kFirstShift;
-  return LaunchOf(word) == launch && (word >> shift & mask) != 0;
+
+// An accessor as a word that nobody else has touched, without bytes.
+uint64_t WordOf(const Accessor& accessor) {
+  const uint64_t fences = std::min(static_cast<uint64_t>(accessor.fences), kFencesBits);
+  const auto block = static_cast<uint64_t>(accessor.block & (LaunchOrder::kBlocks - 1));
+  return LaunchField(accessor.launch) << kLaunchShift | block << kBlockShift |
+         fences << kFencesShift;
 }
 
 // Adds an access; the word before it.
-uint64_t Note(std::atomic<uint64_t>& word, uint64_t launch, uint64_t block, uint32_t mask,
-              bool read_only) {
+uint64_t Note(std::atomic<uint64_t>& word, uint64_t self, uint32_t mask, bool read_only) {
   const uint64_t flags = read_only ? kReadOnlyBit : 0;
-  const uint64_t mine = launch << kLaunchShift | block << kBlockShift | mask | flags;
+  const uint64_t mine = self | mask | flags;
   uint64_t old = word.load();
   while (old != mine) {
     uint64_t next = mine;
-    if (LaunchOf(old) == launch) {
-      const int shift = BlockOf(old) == block ? kFirstShift : kOthersShift;
-      next = old | uint64_t{mask} << shift | flags;
+    if (OwnerOf(old) == OwnerOf(mine)) {
+      next = old | mask | flags;
+      if ((old & kMaskBits & ~uint64_t{mask}) == 0) {
+        next = (next & ~(kFencesBits << kFencesShift)) | (mine & kFencesBits << kFencesShift);
+      }
+    } else if (LaunchOf(old) == LaunchOf(mine)) {
+      next = old | uint64_t{mask} << kOthersShift | flags;
     }
     if (next == old || word.compare_exchange_weak(old, next)) break;
   }
   return old;
 }
 
+// One access, with the order of its block.
+class Observer {
+ public:
+  explicit Observer(const Accessor& accessor)
+      : self_(WordOf(accessor)), block_(accessor.block), order_(*accessor.order) {}
+
+  uint64_t self() const { return self_; }
+  uint64_t launch() const { return LaunchOf(self_); }
+
+  // True if a block other than this one has surely touched one of these bytes in this launch, and
+  // not before. Bytes that are not the first block's may be those of this block itself.
+  bool IsForeign(uint64_t word, uint32_t mask) {
+    if (LaunchOf(word) != launch()) return false;
+    if (OwnerOf(word) == OwnerOf(self_)) {
+      return (word >> kOthersShift & mask) != 0 && !order_.FollowsAny(block_);
+    }
+    return (word >> kFirstShift & mask) != 0 && !ComesAfter(word);
+  }
+
+  // After a write of these bytes, before which the word was `before` and not foreign: if that was
+  // another block's and is now overwritten, the word becomes this block's.
+  void TakeOver(std::atomic<uint64_t>& word, uint64_t before, uint32_t mask) const {
+    if (LaunchOf(before) != launch() || OwnerOf(before) == OwnerOf(self_)) return;
+    uint64_t now = word.load();
+    while (OwnerOf(now) == OwnerOf(before) && (BytesOf(now) & ~mask) == 0) {
+      if (word.compare_exchange_weak(now, self_ | mask)) break;
+    }
+  }
+
+ private:
+  // Neighbouring words are mostly the same block's.
+  bool ComesAfter(uint64_t word) {
+    const uint64_t first = word >> kFencesShift;
+    if (first == known_) return true;
+    if (!order_.IsBefore(BlockOf(word), FencesOf(word), block_)) return false;
+    known_ = first;
+    return true;
+  }
+
+  const uint64_t self_;
+  const int64_t block_;
+  const LaunchOrder& order_;
+  uint64_t known_ = 0;  // a first block and its fences that come before
+};
+
 // An access of some bytes of one granule by its three words.
 template <AccessKind kKind>
-Conflict AccessGranule(std::atomic<uint64_t>* words, uint32_t mask, uint64_t launch,
-                       uint64_t block) {
+Conflict AccessGranule(std::atomic<uint64_t>* words, uint32_t mask, Observer& observer) {
   // The access is noted first: of two at the same time at least one sees the other.
   if constexpr (kKind == AccessKind::kRead || kKind == AccessKind::kReadOnly) {
     constexpr bool kIsReadOnly = kKind == AccessKind::kReadOnly;
-    Note(words[kReads], launch, block, mask, kIsReadOnly);
+    Note(words[kReads], observer.self(), mask, kIsReadOnly);
     const uint64_t writes = words[kWrites].load(), atomics = words[kAtomics].load();
-    if (kIsReadOnly && (IsTouched(writes, launch, mask) || IsTouched(atomics, launch, mask))) {
+    if (kIsReadOnly && (IsTouched(writes, observer.launch(), mask) ||
+                        IsTouched(atomics, observer.launch(), mask))) {
       return Conflict::kWithReadOnly;
     }
-    if (IsForeign(writes, launch, block, mask)) return Conflict::kWithWrite;
-    if (IsForeign(atomics, launch, block, mask)) return Conflict::kWithAtomic;
+    if (observer.IsForeign(writes, mask)) return Conflict::kWithWrite;
+    if (observer.IsForeign(atomics, mask)) return Conflict::kWithAtomic;
     return Conflict::kNone;
   }
   const bool is_atomic = kKind == AccessKind::kAtomic;
-  const uint64_t before = Note(words[is_atomic ? kAtomics : kWrites], launch, block, mask, false);
+  std::atomic<uint64_t>& noted = words[is_atomic ? kAtomics : kWrites];
+  const uint64_t before = Note(noted, observer.self(), mask, false);
   const uint64_t reads = words[kReads].load();
-  if (IsTouched(reads, launch, mask) && (reads & kReadOnlyBit) != 0) return Conflict::kWithReadOnly;
-  const uint64_t writes = is_atomic ? words[kWrites].load() : before;
-  if (IsForeign(writes, launch, block, mask)) return Conflict::kWithWrite;
-  if (IsForeign(reads, launch, block, mask)) return Conflict::kWithRead;
-  if (!is_atomic && IsForeign(words[kAtomics].load(), launch, block, mask)) {
-    return Conflict::kWithAtomic;
+  if (IsTouched(reads, observer.launch(), mask) && (reads & kReadOnlyBit) != 0) {
+    return Conflict::kWithReadOnly;
   }
+  const uint64_t writes = is_atomic ? words[kWrites].load() : before;
+  if (observer.IsForeign(writes, mask)) return Conflict::kWithWrite;
+  if (observer.IsForeign(reads, mask)) return Conflict::kWithRead;
+  if (is_atomic) return Conflict::kNone;
+  if (observer.IsForeign(words[kAtomics].load(), mask)) return Conflict::kWithAtomic;
+  observer.TakeOver(noted, before, mask);
   return Conflict::kNone;
 }
 
@@ -114,29 +176,27 @@ GlobalShadow::GlobalShadow(int64_t bytes)
 }
 
 template <AccessKind kKind>
-Conflict GlobalShadow::AccessGranules(int64_t offset, int64_t bytes, uint64_t launch,
-                                      uint64_t block) {
+Conflict GlobalShadow::AccessGranules(int64_t offset, int64_t bytes, const Accessor& accessor) {
   Conflict found = Conflict::kNone;
+  Observer observer(accessor);
   ForGranules(words_.get(), offset, bytes, [&](Word* words, uint32_t mask) {
-    const Conflict here = AccessGranule<kKind>(words, mask, launch, block);
+    const Conflict here = AccessGranule<kKind>(words, mask, observer);
     if (here != Conflict::kNone) found = here;
   });
   return found;
 }
 
-Conflict GlobalShadow::Access(int64_t offset, int64_t bytes, AccessKind kind, uint32_t number,
-                              int64_t block) {
-  const uint64_t launch = LaunchField(number);
-  const uint64_t block_field = static_cast<uint64_t>(block) & 0xffffffffu;
+Conflict GlobalShadow::Access(int64_t offset, int64_t bytes, AccessKind kind,
+                              const Accessor& accessor) {
   switch (kind) {
     case AccessKind::kRead:
-      return AccessGranules<AccessKind::kRead>(offset, bytes, launch, block_field);
+      return AccessGranules<AccessKind::kRead>(offset, bytes, accessor);
     case AccessKind::kReadOnly:
-      return AccessGranules<AccessKind::kReadOnly>(offset, bytes, launch, block_field);
+      return AccessGranules<AccessKind::kReadOnly>(offset, bytes, accessor);
     case AccessKind::kWrite:
-      return AccessGranules<AccessKind::kWrite>(offset, bytes, launch, block_field);
+      return AccessGranules<AccessKind::kWrite>(offset, bytes, accessor);
     case AccessKind::kAtomic:
-      return AccessGranules<AccessKind::kAtomic>(offset, bytes, launch, block_field);
+      return AccessGranules<AccessKind::kAtomic>(offset, bytes, accessor);
   }
   return Conflict::kNone;
 }

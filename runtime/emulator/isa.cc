@@ -78,8 +78,8 @@ constexpr Word kWords[] = {
     {"", "volatile", SET(is_volatile, true)},
     {"", "relaxed", SET(is_volatile, true)},
     {"", "acquire", SET(is_volatile, true)},
-    {"", "release", SET(is_volatile, true)},
-    {"", "acq_rel", SET(is_volatile, true)},
+    {"", "release", [](Instruction& i) { i.is_volatile = i.releases = true; }},
+    {"", "acq_rel", [](Instruction& i) { i.is_volatile = i.releases = true; }},
     {"", "sc", SET(is_volatile, true)},
     {"", "uni", SET(uni, true)},
     {"", "sync", SET(sync, true)},
@@ -105,8 +105,10 @@ constexpr Word kWords[] = {
     {"", "param::entry", SET(space, Space::kParam)},
     {"", "param::func", SET(space, Space::kParam)},
     {"", "cg", SET(bypass_l1, true)},
-    // These say how caches are to be used, or how far an ordering reaches: the emulator has no
-    // caches and one order.
+    {"", "cta", SET(is_narrow, true)},
+    {"", "cluster", SET(is_narrow, true)},
+    // These say how caches are to be used, or that an order reaches all blocks: the emulator has no
+    // caches, and no order of other devices.
     {"", "weak", NOTHING},
     {"", "ca", NOTHING},
     {"", "cs", NOTHING},
@@ -114,8 +116,6 @@ constexpr Word kWords[] = {
     {"", "cv", NOTHING},
     {"", "wb", NOTHING},
     {"", "wt", NOTHING},
-    {"", "cta", NOTHING},
-    {"", "cluster", NOTHING},
     {"", "gpu", NOTHING},
     {"", "gl", NOTHING},
     {"", "sys", NOTHING},

@@ -22,6 +22,7 @@ constexpr KindRow kKinds[] = {
     {ProblemKind::kUninitialised, "uninitialised read"},
     {ProblemKind::kSharedRace, "race in shared memory"},
     {ProblemKind::kGlobalRace, "race between blocks"},
+    {ProblemKind::kPlainCasLoad, "plain load before atom.cas", true},
     {ProblemKind::kFloatAtomic, "float atomic", true},
     {ProblemKind::kMissingWait, "missing wait for cp.async"},
     {ProblemKind::kDivergent, "divergent lanes"},

@@ -20,6 +20,7 @@ enum class ProblemKind : uint8_t {
   kUninitialised,    // a read of global, shared or local memory that nothing has written
   kSharedRace,       // two threads, one of them writing, no barrier between
   kGlobalRace,       // two blocks of a launch, one of them writing
+  kPlainCasLoad,     // a warning: a plain load begins a loop of atom.cas
   kFloatAtomic,      // a warning: the order of additions, and so the sum, is not fixed
   kMissingWait,      // bytes of a cp.async that has not been waited for
   kDivergent,        // an .aligned instruction or a barrier that lanes do not reach together;

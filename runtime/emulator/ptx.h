@@ -307,6 +307,8 @@ struct Instruction {
   bool to = false;           // cvta.to
   bool nc = false;           // ld.global.nc
   bool is_volatile = false;  // and .relaxed, .acquire, .release, .mmio
+  bool releases = false;     // .release, .acq_rel
+  bool is_narrow = false;    // .cta, .cluster: of no reach beyond
   bool uni = false;          // bra.uni
   bool sync = false, aligned = false;
   bool trans = false;                    // ldmatrix, stmatrix

@@ -609,7 +609,7 @@ void SharedMemory::WriteWord(int warp, int32_t code, Mask lanes, uint64_t offset
 }
 
 void SharedMemory::BeginCopy(const SharedRequest& request, const CopyData& data,
-                             SharedFindings& findings) {
+                             const CopySources& sources, SharedFindings& findings) {
   std::array<uint8_t, 16> poison;
   poison.fill(kPoison);
   Copies& copies = copies_[static_cast<size_t>(request.warp)];
@@ -617,7 +617,8 @@ void SharedMemory::BeginCopy(const SharedRequest& request, const CopyData& data,
                             .code = request.code,
                             .bytes = request.bytes,
                             .group = copies.groups,
-                            .data = data});
+                            .data = data,
+                            .sources = sources});
   Copy& copy = copies.running.back();
   ++instruction_;
   for (Mask left = request.lanes; left != 0; left &= left - 1) {
@@ -653,23 +654,32 @@ void SharedMemory::CommitCopies(int warp, Mask lanes) {
   for (Mask left = lanes; left != 0; left &= left - 1) ++copies.groups[std::countr_zero(left)];
 }
 
-void SharedMemory::WaitForCopies(int warp, Mask lanes, int groups_left) {
+CopyFinding SharedMemory::WaitForCopies(int warp, Mask lanes, int groups_left) {
+  CopyFinding overwritten;
   Copies& copies = copies_[static_cast<size_t>(warp)];
   for (Copy& copy : copies.running) {
     for (Mask left = lanes & copy.lanes; left != 0; left &= left - 1) {
       const int lane = std::countr_zero(left);
       if (int64_t{copy.group[lane]} + groups_left >= int64_t{copies.groups[lane]}) continue;
+      const uint8_t* source = copy.sources.at[lane];
+      if (checked_ && source != nullptr &&
+          std::memcmp(source, copy.data[lane].data(),
+                      static_cast<size_t>(copy.sources.bytes[lane])) != 0) {
+        if (overwritten.lanes == 0) overwritten.code = copy.code;
+        overwritten.lanes |= LaneBit(lane);
+      }
       CompleteCopy(warp, copy, lane);
       copy.lanes &= ~LaneBit(lane);
     }
   }
   std::erase_if(copies.running, [](const Copy& copy) { return copy.lanes == 0; });
+  return overwritten;
 }
 
 // PTX ISA 8.5, 9.7.8.25.3.3: wait_all is commit_group and wait_group 0.
-void SharedMemory::WaitForAllCopies(int warp, Mask lanes) {
+CopyFinding SharedMemory::WaitForAllCopies(int warp, Mask lanes) {
   CommitCopies(warp, lanes);
-  WaitForCopies(warp, lanes, 0);
+  return WaitForCopies(warp, lanes, 0);
 }
 
 }  // namespace duotone::emulator

@@ -54,6 +54,12 @@ struct SharedFindings {
   bool any() const { return (uninitialised.lanes | pending.lanes | race.lanes) != 0; }
 };
 
+// Copies whose source has other bytes at their end than at their beginning.
+struct CopyFinding {
+  Mask lanes = 0;    // 0: there are none
+  int32_t code = 0;  // of the first
+};
+
 class SharedMemory {
  public:
   static constexpr int kMaxWarps = 32;
@@ -90,12 +96,18 @@ class SharedMemory {
   // cp.async, also without checks: the data for the request's lanes are on their way. Until the
   // thread that asked for them has waited for them, their places hold poison.
   using CopyData = std::array<std::array<uint8_t, 16>, kLanes>;
-  void BeginCopy(const SharedRequest& request, const CopyData& data, SharedFindings& findings);
+  // Where they come from, for checks: the first `bytes` of a lane's data, or null.
+  struct CopySources {
+    std::array<const uint8_t*, kLanes> at = {};
+    std::array<int, kLanes> bytes = {};
+  };
+  void BeginCopy(const SharedRequest& request, const CopyData& data, const CopySources& sources,
+                 SharedFindings& findings);
   // The copies that each of the lanes has begun since its last commit become its next group.
   void CommitCopies(int warp, Mask lanes);
   // All but each lane's `groups_left` latest groups are complete.
-  void WaitForCopies(int warp, Mask lanes, int groups_left);
-  void WaitForAllCopies(int warp, Mask lanes);
+  CopyFinding WaitForCopies(int warp, Mask lanes, int groups_left);
+  CopyFinding WaitForAllCopies(int warp, Mask lanes);
 
  private:
   template <typename T>
@@ -127,6 +139,7 @@ class SharedMemory {
     std::array<uint32_t, kLanes> offsets;
     std::array<uint32_t, kLanes> group;
     CopyData data;
+    CopySources sources;
   };
   struct Copies {
     std::vector<Copy> running;

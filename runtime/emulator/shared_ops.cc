@@ -275,6 +275,15 @@ void ReportFindings(Warp& warp, const Code& code, std::string_view verb,
   }
 }
 
+void ReportFinding(Warp& warp, const Code& code, const CopyFinding& finding) {
+  if (finding.lanes == 0) return;
+  warp.Report(code, ProblemKind::kMissingWait, finding.lanes, 0,
+              absl::StrFormat("thread %d waits for a cp.async%s whose source has been overwritten "
+                              "since it began",
+                              Thread(warp.index, std::countr_zero(finding.lanes)),
+                              LineOf(warp, finding.code)));
+}
+
 BankWays CountWays(Mask mask, const uint64_t* offsets, int bytes) {
   const int words = std::max(1, bytes / 4);
   const int phase_lanes = kLanes / words;

@@ -35,6 +35,8 @@ Mask AccessibleLanes(Warp& warp, const Code& code, Mask mask,
 // Reports what SharedMemory found.
 void ReportFindings(Warp& warp, const Code& code, std::string_view verb,
                     const SharedFindings& findings);
+// ... when copies were waited for.
+void ReportFinding(Warp& warp, const Code& code, const CopyFinding& finding);
 
 // How often the banks are asked for an access: 32 banks are 4 bytes wide, and a bank gives one word
 // at a time to any number of lanes. A warp's accesses of 8 bytes go in two halves, those of 16 in

@@ -74,8 +74,8 @@ struct Warp {
   uint8_t* local = nullptr;          // lane l's local memory: local + l * Executable::local_bytes
   uint8_t* local_written = nullptr;  // a byte per byte of it: nonzero once written
   int64_t executed = 0;              // instructions so far
-  // Whether lanes have read what another may be about to write (Flow::kPoll) since the last look for
-  // lanes that wait for each other in vain, and at which `executed` the next one is due.
+  // Whether lanes have read what another may be about to write (Flow::kPoll) since the last look
+  // for lanes that wait for each other in vain, and at which `executed` the next one is due.
   bool has_polled = false;
   int64_t next_look = 0;
   bool joins_opened = false;  // lanes have left a join without the others
@@ -133,6 +133,7 @@ struct Block {
   const Launch* launch = nullptr;
   std::array<int64_t, 3> index = {0, 0, 0};
   int64_t linear = 0;  // x fastest
+  int64_t fences = 0;  // that its threads have executed, of a reach of the GPU or more
   std::vector<Warp> warps;
   SharedMemory shared;
   std::vector<InstructionCounters>* counters = nullptr;  // by code; null: not counted

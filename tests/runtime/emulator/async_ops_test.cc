@@ -131,6 +131,26 @@ TEST_P(AsyncChecksTest, AMissingWaitIsReported) {
           "of thread 0 \\(PTX line [0-9]+\\) still copies: it has not been waited for\n"));
 }
 
+// The hardware may read the source as late as at the wait.
+TEST_P(AsyncChecksTest, ASourceThatIsOverwrittenMeanwhileIsReported) {
+  block_.Run(
+      "cp.async.cg.shared.global [%s], [%g], 16; st.global.u32 [%g+4], 7; cp.async.wait_all;",
+      Registers(), /*mask=*/4);
+  EXPECT_THAT(block_.ProblemText(),
+              testing::MatchesRegex("missing wait for cp.async: thread 2 waits for a cp.async "
+                                    "\\(PTX line [0-9]+\\) whose source has been overwritten since "
+                                    "it began\n"));
+}
+
+// ... but not what lies behind the bytes that it takes, nor what is written after the wait.
+TEST_P(AsyncChecksTest, ASourceMayBeOverwrittenAfterTheWait) {
+  block_.Run(
+      "cp.async.cg.shared.global [%s], [%g], 16, %n; st.global.u32 [%g+8], 7; cp.async.wait_all; "
+      "st.global.u32 [%g], 7;",
+      Registers(8));
+  EXPECT_EQ(block_.ProblemText(), "");
+}
+
 TEST_P(AsyncChecksTest, AMissingBarrierIsARace) {
   const std::string copy = "cp.async.cg.shared.global [%s], [%g], 16; cp.async.wait_all;";
   block_.Run(copy, Registers());

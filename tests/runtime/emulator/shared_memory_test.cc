@@ -274,7 +274,7 @@ class SharedCopiesTest : public SharedMemoryTest {
     SharedFindings findings;
     shared_.BeginCopy(
         {.warp = warp, .code = 8, .lanes = kLane0, .bytes = 16, .offsets = offsets.data()}, data,
-        findings);
+        {}, findings);
     return findings;
   }
 };
