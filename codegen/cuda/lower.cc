@@ -1,6 +1,8 @@
 #include "codegen/cuda/lower.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,7 @@ class Lowering final : public ProgramBuilder {
   // The buffers that a generated kernel's arguments stand for.
   struct Operands {
     std::vector<int> operands;  // the guard last, if there is one
+    std::vector<double> read;   // bytes of the first operands that the kernel reads, if not all
     std::vector<int> results;
     std::vector<int> temporaries;
   };
@@ -153,6 +156,25 @@ absl::Status Lowering::AddNode(ir::Node* node) {
                   node->type().bytes(), node->Place());
 }
 
+// Elements of `value`, in a fusion's body, that are read: slices and gathers may leave some out.
+double ElementsRead(const ir::Graph& body, ir::Value value) {
+  const auto all = static_cast<double>(value.type().elements());
+  for (const ir::Output& output : body.outputs()) {
+    if (output.value == value) return all;
+  }
+  double read = 0;
+  for (ir::Node* user : value.node->users()) {
+    if (user->def().lower == ir::Lower::kView) {
+      read += ElementsRead(body, user->result(0));
+    } else if (user->op() == ir::Op::kGather && user->operand(0) == value) {
+      read += static_cast<double>(user->type(0).elements());
+    } else {
+      return all;
+    }
+  }
+  return std::min(all, read);
+}
+
 absl::Status Lowering::AddFusion(ir::Node* fusion) {
   // Results without elements need no kernel: it would have nothing of its own to read or write.
   bool is_empty = true;
@@ -169,7 +191,11 @@ absl::Status Lowering::AddFusion(ir::Node* fusion) {
       GenerateKernel(*fusion, {.present = bool(guard), .in_place = OperandsInPlace(*fusion)},
                      options_.codegen));
   Operands buffers;
-  for (ir::Value operand : fusion->operands()) buffers.operands.push_back(Read(operand));
+  for (int i = 0; i < fusion->operand_count(); ++i) {
+    buffers.operands.push_back(Read(fusion->operand(i)));
+    const ir::Value inside = fusion->body()->inputs()[static_cast<size_t>(i)]->result();
+    buffers.read.push_back(ElementsRead(*fusion->body(), inside) * ByteSize(inside.type().dtype));
+  }
   if (guard) buffers.operands.push_back(Read(guard));
   const bool waits = std::any_of(buffers.operands.begin(), buffers.operands.end(),
                                  [&](int buffer) { return IsPending(buffer); });
@@ -267,15 +293,23 @@ KernelLaunch Lowering::MakeLaunch(const GeneratedKernel& kernel, const Operands&
     }
     launch.arguments.push_back(std::move(made));
   }
-  const auto add = [&](std::vector<int>& list, double& bytes, int buffer) {
+  std::map<int, double> read, written;  // bytes by root
+  const auto add = [&](std::vector<int>& list, std::map<int, double>& bytes, int buffer,
+                       double touched) {
     const int root = program().RootOf(buffer);
-    if (std::find(list.begin(), list.end(), root) != list.end()) return;
-    list.push_back(root);
-    bytes += static_cast<double>(program().buffers[root].bytes);
+    if (!bytes.contains(root)) list.push_back(root);
+    const auto whole = static_cast<double>(program().buffers[root].bytes);
+    bytes[root] = std::min(whole, bytes[root] + touched);
   };
-  for (int buffer : buffers.operands) add(launch.reads, launch.bytes_read, buffer);
-  for (int buffer : buffers.results) add(launch.writes, launch.bytes_written, buffer);
-  for (int buffer : buffers.temporaries) add(launch.writes, launch.bytes_written, buffer);
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < buffers.operands.size(); ++i) {
+    const double touched = i < buffers.read.size() ? buffers.read[i] : kAll;
+    add(launch.reads, read, buffers.operands[i], touched);
+  }
+  for (int buffer : buffers.results) add(launch.writes, written, buffer, kAll);
+  for (int buffer : buffers.temporaries) add(launch.writes, written, buffer, kAll);
+  for (const auto& [root, bytes] : read) launch.bytes_read += bytes;
+  for (const auto& [root, bytes] : written) launch.bytes_written += bytes;
   return launch;
 }
 

@@ -52,6 +52,24 @@ TEST(CudaLower, EqualFusionsOfDifferentNodesAreOneKernel) {
   EXPECT_TRUE(runtime::CheckProgram(*program).ok());
 }
 
+// Two slices of 100 rows and a gather of 5, where the operands have 1000.
+TEST(CudaLower, BytesReadAreThoseOfSlicesAndGathers) {
+  auto program = LowerText(R"(
+    graph @g(%x: f32[1000, 4], %t: f32[1000, 4], %i: i32[5], %y: f32[100, 4]) {
+      %a, %b = fusion(%x, %y, %t, %i) : f32[100, 4], f32[5, 4] body(%x: f32[1000, 4], %y: f32[100, 4], %t: f32[1000, 4], %i: i32[5]) {
+        %s = slice(%x), starts=[0, 0], limits=[100, 4] : f32[100, 4]
+        %r = slice(%x), starts=[900, 0], limits=[1000, 4] : f32[100, 4]
+        %m = mul(%s, %r) : f32[100, 4] %p = add(%m, %y) : f32[100, 4]
+        %l = gather(%t, %i) : f32[5, 4] %n = neg(%l) : f32[5, 4]
+        return %p, %n }
+      return a=%a, b=%b
+    })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_EQ(LaunchesOf(*program).size(), 1u);
+  EXPECT_EQ(LaunchesOf(*program)[0]->bytes_read, 16 * (200 + 100 + 5) + 4 * 5);
+  EXPECT_EQ(LaunchesOf(*program)[0]->bytes_written, 16 * (100 + 5));
+}
+
 TEST(CudaLower, AFusionThatReadsNothingIsAKernel) {
   auto program = LowerText(R"(
     graph @g() {
