@@ -170,7 +170,7 @@ void GlobalAccess::CheckShadow(int lane, uint64_t address, int64_t offset,
                           options_.bytes, Verb(), address, where));
     return;
   }
-  constexpr std::string_view kOthers[] = {"", "has read", "has written", "changes by atomics"};
+  constexpr std::string_view kOthers[] = {"", "has read", "has written", "accesses by atomics"};
   Found(ProblemKind::kGlobalRace, lane, address,
         absl::StrFormat("%d bytes are %s at 0x%x, %s, which another block of this launch %s",
                         options_.bytes, Verb(), address, where,

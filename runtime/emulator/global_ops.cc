@@ -198,7 +198,7 @@ void Fence(Warp& warp, const Code&, Mask) { ++warp.block->fences; }
 void GlobalLoad(Warp& warp, const Code& code, Mask mask, const Addresses& addresses) {
   const Instruction& in = *code.instruction;
   const AccessKind kind = in.nc            ? AccessKind::kReadOnly
-                          : in.is_volatile ? AccessKind::kAtomic
+                          : in.is_volatile ? AccessKind::kVolatileRead
                                            : AccessKind::kRead;
   GlobalAccess access(warp, code, {.kind = kind, .bytes = AccessBytes(in)});
   LoadInto(warp, code, mask, access.Resolve(mask, addresses));

@@ -14,15 +14,15 @@ enum { kReads, kWrites, kAtomics };
 // Fields of a word. Launch numbers count modulo 2^23, of which none is 0: a word is forgotten
 // before its number comes again. Fences beyond the field's range count as its last: order is then
 // taken for granted where it may not be there.
-constexpr int kFirstShift = 0;   // 4 bits: bytes that the first block has touched
-constexpr int kOthersShift = 4;  // 4 bits: bytes that other blocks have touched
-constexpr int kReadOnlyShift = 8;
+constexpr int kFirstShift = 0;    // 4 bits: bytes that the first block has touched
+constexpr int kOthersShift = 4;   // 4 bits: bytes that other blocks have touched
+constexpr int kFlagShift = 8;     // in kReads: one was read-only; in kAtomics: one was no mere read
 constexpr int kFencesShift = 9;   // 6 bits: after which the first block last touched all its bytes
 constexpr int kBlockShift = 15;   // 26 bits: the first block
 constexpr int kLaunchShift = 41;  // 23 bits
 constexpr uint64_t kMaskBits = 15;
 constexpr uint64_t kFencesBits = 63;
-constexpr uint64_t kReadOnlyBit = uint64_t{1} << kReadOnlyShift;
+constexpr uint64_t kFlagBit = uint64_t{1} << kFlagShift;
 static_assert(LaunchOrder::kBlocks == int64_t{1} << (kLaunchShift - kBlockShift));
 
 uint64_t LaunchOf(uint64_t word) { return word >> kLaunchShift; }
@@ -51,8 +51,8 @@ uint64_t WordOf(const Accessor& accessor) {
 }
 
 // Adds an access; the word before it.
-uint64_t Note(std::atomic<uint64_t>& word, uint64_t self, uint32_t mask, bool read_only) {
-  const uint64_t flags = read_only ? kReadOnlyBit : 0;
+uint64_t Note(std::atomic<uint64_t>& word, uint64_t self, uint32_t mask, bool flag) {
+  const uint64_t flags = flag ? kFlagBit : 0;
   const uint64_t mine = self | mask | flags;
   uint64_t old = word.load();
   while (old != mine) {
@@ -123,26 +123,33 @@ Conflict AccessGranule(std::atomic<uint64_t>* words, uint32_t mask, Observer& ob
     constexpr bool kIsReadOnly = kKind == AccessKind::kReadOnly;
     Note(words[kReads], observer.self(), mask, kIsReadOnly);
     const uint64_t writes = words[kWrites].load(), atomics = words[kAtomics].load();
+    const bool changes = (atomics & kFlagBit) != 0;
     if (kIsReadOnly && (IsTouched(writes, observer.launch(), mask) ||
-                        IsTouched(atomics, observer.launch(), mask))) {
+                        (changes && IsTouched(atomics, observer.launch(), mask)))) {
       return Conflict::kWithReadOnly;
     }
     if (observer.IsForeign(writes, mask)) return Conflict::kWithWrite;
-    if (observer.IsForeign(atomics, mask)) return Conflict::kWithAtomic;
+    if (changes && observer.IsForeign(atomics, mask)) return Conflict::kWithAtomic;
     return Conflict::kNone;
+  }
+  if constexpr (kKind == AccessKind::kVolatileRead) {
+    Note(words[kAtomics], observer.self(), mask, false);
+    return observer.IsForeign(words[kWrites].load(), mask) ? Conflict::kWithWrite : Conflict::kNone;
   }
   const bool is_atomic = kKind == AccessKind::kAtomic;
   std::atomic<uint64_t>& noted = words[is_atomic ? kAtomics : kWrites];
-  const uint64_t before = Note(noted, observer.self(), mask, false);
+  const uint64_t before = Note(noted, observer.self(), mask, is_atomic);
   const uint64_t reads = words[kReads].load();
-  if (IsTouched(reads, observer.launch(), mask) && (reads & kReadOnlyBit) != 0) {
+  if (IsTouched(reads, observer.launch(), mask) && (reads & kFlagBit) != 0) {
     return Conflict::kWithReadOnly;
   }
   const uint64_t writes = is_atomic ? words[kWrites].load() : before;
   if (observer.IsForeign(writes, mask)) return Conflict::kWithWrite;
   if (observer.IsForeign(reads, mask)) return Conflict::kWithRead;
   if (is_atomic) return Conflict::kNone;
-  if (observer.IsForeign(words[kAtomics].load(), mask)) return Conflict::kWithAtomic;
+  if (const uint64_t atomics = words[kAtomics].load(); observer.IsForeign(atomics, mask)) {
+    return (atomics & kFlagBit) != 0 ? Conflict::kWithAtomic : Conflict::kWithRead;
+  }
   observer.TakeOver(noted, before, mask);
   return Conflict::kNone;
 }
@@ -193,6 +200,8 @@ Conflict GlobalShadow::Access(int64_t offset, int64_t bytes, AccessKind kind,
       return AccessGranules<AccessKind::kRead>(offset, bytes, accessor);
     case AccessKind::kReadOnly:
       return AccessGranules<AccessKind::kReadOnly>(offset, bytes, accessor);
+    case AccessKind::kVolatileRead:
+      return AccessGranules<AccessKind::kVolatileRead>(offset, bytes, accessor);
     case AccessKind::kWrite:
       return AccessGranules<AccessKind::kWrite>(offset, bytes, accessor);
     case AccessKind::kAtomic:
@@ -204,17 +213,18 @@ Conflict GlobalShadow::Access(int64_t offset, int64_t bytes, AccessKind kind,
 void GlobalShadow::Count(int64_t offset, int64_t bytes, uint32_t number, int64_t* read,
                          int64_t* written) const {
   const uint64_t launch = LaunchField(number);
-  const auto touched = [&](const Word& word, uint32_t mask) {
-    const uint64_t value = word.load(std::memory_order_relaxed);
-    return LaunchOf(value) == launch ? BytesOf(value) & mask : 0u;
+  const auto touched = [&](uint64_t word, uint32_t mask) {
+    return LaunchOf(word) == launch ? BytesOf(word) & mask : 0u;
   };
   const auto count = [](uint32_t bits) {
     return (bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1);
   };
   ForGranules(words_.get(), offset, bytes, [&](const Word* words, uint32_t mask) {
-    const uint32_t atomics = touched(words[kAtomics], mask);
-    *read += count(touched(words[kReads], mask) | atomics);
-    *written += count(touched(words[kWrites], mask) | atomics);
+    const uint64_t word = words[kAtomics].load(std::memory_order_relaxed);
+    const uint32_t atomics = touched(word, mask);
+    const uint32_t changes = (word & kFlagBit) != 0 ? atomics : 0;
+    *read += count(touched(words[kReads].load(std::memory_order_relaxed), mask) | atomics);
+    *written += count(touched(words[kWrites].load(std::memory_order_relaxed), mask) | changes);
   });
 }
 

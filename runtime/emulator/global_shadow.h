@@ -12,9 +12,10 @@ namespace duotone::emulator {
 
 enum class AccessKind : uint8_t {
   kRead,
-  kReadOnly,  // ld.global.nc: nobody writes it in this launch
+  kReadOnly,      // ld.global.nc: nobody writes it in this launch
+  kVolatileRead,  // also relaxed and acquiring ones: atomics may change what they read
   kWrite,
-  kAtomic,  // also volatile and relaxed loads, and stores of these kinds that let go of something
+  kAtomic,  // also volatile and relaxed stores that let go of something
 };
 
 // What an access is in conflict with.
@@ -46,9 +47,10 @@ class GlobalShadow {
   void Count(int64_t offset, int64_t bytes, uint32_t number, int64_t* read, int64_t* written) const;
 
  private:
-  // Three words for each 4 bytes: plain reads, plain writes, atomics. A word: launch number, the
-  // block that came first, after how many fences, the bytes that it touched, those that others
-  // touched, whether one read as read-only. Of three blocks that share 4 bytes, two that race on
+  // Three words for each 4 bytes: plain reads, plain writes, atomics and volatile reads. A word:
+  // launch number, the block that came first, after how many fences, the bytes that it touched,
+  // those that others touched, and a flag: whether one of the plain reads was read-only, or one of
+  // the atomics more than a read. Of three blocks that share 4 bytes, two that race on
   // bytes that the first one has not touched go unnoticed. A write that comes after all others
   // makes its block the first, so that a word which is handed on from block to block knows its
   // latest. Others of a word count as one where order is asked for: the first is the one that must

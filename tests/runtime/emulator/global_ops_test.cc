@@ -232,6 +232,18 @@ INSTANTIATE_TEST_SUITE_P(
               "race between blocks",
               "another block",
               {2, 1}},
+        Wrong{"AWriteOfWhatAnotherReadsVolatile",
+              "mov.u32 %r4, %ctaid.x; setp.eq.u32 %p1, %r4, 0;\n"
+              "@%p1 ld.volatile.global.u32 %r3, [%a]; @!%p1 st.global.u32 [%a], %t;",
+              "race between blocks",
+              "which another block of this launch has read",
+              {2, 1}},
+        Wrong{"AWriteOfWhatAnotherChanges",
+              "mov.u32 %r4, %ctaid.x; setp.eq.u32 %p1, %r4, 0;\n"
+              "@%p1 red.global.add.u32 [%a], 1; @!%p1 st.global.u32 [%a], %t;",
+              "race between blocks",
+              "which another block of this launch accesses by atomics",
+              {2, 1}},
         Wrong{"Wild",
               "mov.u64 %x, 0xfffffffffffffff0; ld.global.u32 %r3, [%x];",
               "out of bounds",
@@ -277,12 +289,25 @@ TEST(GlobalOps, WhatIsRightIsSilent) {
       "ld.global.u32 %r3, [%a]; ld.global.nc.u32 %r4, [%a+4];",
       // Atomics of several blocks, and volatile reads of them.
       "red.global.add.u32 [%a], 1; ld.volatile.global.u32 %r3, [%a];",
+      // All blocks read the same in every way.
+      "ld.volatile.global.u32 %r3, [%a]; ld.global.u32 %r3, [%a]; ld.global.nc.u32 %r3, [%a];",
       // A thread reads what it has written.
       "st.global.u32 [%y], %t; ld.global.u32 %r3, [%y];",
   };
   for (const std::string& body : right) {
     EXPECT_THAT(RunOn(Kernel(kWords + body), 93, {3, 31}).problems, IsEmpty()) << body;
   }
+}
+
+TEST(GlobalOps, BytesThatAreReadVolatileAreNotWritten) {
+  PtxRunner runner;
+  ASSERT_TRUE(runner.Load(Kernel("ld.volatile.global.u32 %r3, [%a]; red.global.add.u32 [%b], 1;")));
+  const uint64_t a = runner.Buffer(std::vector<uint32_t>{1, 2}),
+                 b = runner.Buffer(std::vector<uint32_t>{0});
+  runner.Run({2, 1, 1}, {1, 1, 1}, {a, b});
+  const LaunchRecord& record = *runner.machine().records().front();
+  EXPECT_EQ(record.bytes_read, 4 + 4);
+  EXPECT_EQ(record.bytes_written, 4);
 }
 
 // A read of what an earlier launch has written is no race.
