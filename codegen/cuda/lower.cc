@@ -17,7 +17,6 @@
 namespace duotone::codegen::cuda {
 namespace {
 
-using runtime::BufferKind;
 using runtime::KernelLaunch;
 using runtime::LaunchArgument;
 

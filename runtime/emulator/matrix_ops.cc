@@ -96,7 +96,7 @@ void RunStoreMatrix(Warp& warp, const Code& code, Mask mask) {
   shared.BeginMatrix();
   for (int matrix = 0; matrix < instruction.vector; ++matrix) {
     uint16_t elements[kRows][kRows];
-    const uint32_t* from = warp.Row<uint32_t>(code.row[static_cast<size_t>(1 + matrix)]);
+    const uint32_t* from = warp.Row<uint32_t>(code.row[1 + static_cast<size_t>(matrix)]);
     for (int lane = 0; lane < kLanes; ++lane) {
       const int outer = lane / 4, inner = 2 * (lane % 4);
       (instruction.trans ? elements[inner][outer] : elements[outer][inner]) =

@@ -22,7 +22,7 @@ struct Registers {
   int first = 0;
 
   const uint32_t* operator[](int i) const {
-    return warp.Row<uint32_t>(code.row[static_cast<size_t>(first + i)]);
+    return warp.Row<uint32_t>(code.row[static_cast<size_t>(first) + static_cast<size_t>(i)]);
   }
 };
 
