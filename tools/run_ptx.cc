@@ -61,24 +61,16 @@ absl::StatusOr<Size3> ParseSize(std::string_view flag, const std::string& text) 
 }
 
 // The architecture that the PTX is for, or the next newer one that there is.
-std::string TargetOf(const std::string& ptx_target) {
-  int compute = 0;
-  const std::string_view digits =
-      std::string_view(ptx_target).substr(std::min<size_t>(3, ptx_target.size()));
-  for (const char c : digits) {
-    if (c < '0' || c > '9' || compute > 999) break;
-    compute = 10 * compute + (c - '0');
-  }
+std::string TargetOf(int compute) {
   for (const GpuTarget& target : AllGpuTargets()) {
     if (target.compute >= compute) return std::string(target.name);
   }
   return std::string(AllGpuTargets().back().name);
 }
 
-absl::StatusOr<emulator::EmulatorOptions> OptionsOf(const RunPtxFlags& flags,
-                                                    const std::string& ptx_target) {
+absl::StatusOr<emulator::EmulatorOptions> OptionsOf(const RunPtxFlags& flags, int ptx_compute) {
   emulator::EmulatorOptions options;
-  options.architecture = flags.target.empty() ? TargetOf(ptx_target) : flags.target;
+  options.architecture = flags.target.empty() ? TargetOf(ptx_compute) : flags.target;
   const absl::StatusOr<const GpuTarget*> target = FindGpuTarget(options.architecture);
   if (!target.ok()) {
     return UsageError(absl::StrFormat("--target: %s", std::string(target.status().message())));
@@ -343,7 +335,7 @@ absl::Status RunPtx(const RunPtxFlags& flags) {
   DUOTONE_RETURN_IF_ERROR(parsed).With("%s", flags.file);
   DUOTONE_ASSIGN_OR_RETURN(const std::string name, ChooseKernel(flags, *parsed));
   DUOTONE_ASSIGN_OR_RETURN(const emulator::EmulatorOptions options,
-                           OptionsOf(flags, parsed->target));
+                           OptionsOf(flags, parsed->compute));
   emulator::Machine machine(options);
   absl::StatusOr<emulator::LoadedModule*> module = machine.Load(*std::move(parsed));
   DUOTONE_RETURN_IF_ERROR(module).With("%s", flags.file);

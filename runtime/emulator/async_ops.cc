@@ -104,8 +104,7 @@ void RunWaitAll(Warp& warp, const Code& code, Mask mask) {
 
 }  // namespace
 
-Handler FindAsyncHandler(const Instruction& instruction, const HandlerOptions& options) {
-  if (options.compute < 80) return nullptr;
+Handler FindAsyncHandler(const Instruction& instruction) {
   switch (instruction.op) {
     case Op::kCpAsync: {
       // .cg copies 16 bytes only.

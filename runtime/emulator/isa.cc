@@ -2,10 +2,12 @@
 #include "runtime/emulator/isa.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -23,6 +25,8 @@ constexpr NamedList kLists[] = {
     {"<int>", "u16|u32|u64|s16|s32|s64"},
     {"<wide-int>", "u32|s32|u64|s64"},
     {"<all-int>", "u8|u16|u32|u64|s8|s16|s32|s64"},
+    {"<signed>", "s8|s16|s32|s64"},
+    {"<unsigned>", "u8|u16|u32|u64"},
     {"<any16+>", "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64"},
     {"<memory>", "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64"},
     {"<bits>", "b16|b32|b64"},
@@ -48,6 +52,7 @@ struct Word {
   std::string_view field;  // empty: the word has one meaning only
   std::string_view word;
   Apply apply;
+  int since = 0;  // the first architecture that has it, in whatever instruction; as IsaRow::since
 };
 
 #define SET(field, value) [](Instruction& i) { i.field = value; }
@@ -66,9 +71,9 @@ constexpr Word kWords[] = {
     {"", "sat", SET(sat, true)},
     {"", "approx", SET(approx, true)},
     {"", "full", SET(full, true)},
-    {"", "relu", SET(relu, true)},
+    {"", "relu", SET(relu, true), 80},
     {"", "noftz", SET(noftz, true)},
-    {"", "NaN", SET(nan, true)},
+    {"", "NaN", SET(nan, true), 80},
     {"", "cc", SET(carry_out, true)},
     {"", "wrap", SET(wrap, true)},
     {"", "clamp", SET(wrap, false)},
@@ -94,8 +99,8 @@ constexpr Word kWords[] = {
     {"", "x2", SET(vector, 2)},
     {"", "x4", SET(vector, 4)},
     {"", "m16n8k4", SET(shape, (std::array<int, 3>{16, 8, 4}))},
-    {"", "m16n8k8", SET(shape, (std::array<int, 3>{16, 8, 8}))},
-    {"", "m16n8k16", SET(shape, (std::array<int, 3>{16, 8, 16}))},
+    {"", "m16n8k8", SET(shape, (std::array<int, 3>{16, 8, 8})), 75},
+    {"", "m16n8k16", SET(shape, (std::array<int, 3>{16, 8, 16})), 80},
     {"", "global", SET(space, Space::kGlobal)},
     {"", "shared", SET(space, Space::kShared)},
     {"", "shared::cta", SET(space, Space::kShared)},
@@ -106,7 +111,7 @@ constexpr Word kWords[] = {
     {"", "param::func", SET(space, Space::kParam)},
     {"", "cg", SET(bypass_l1, true)},
     {"", "cta", SET(is_narrow, true)},
-    {"", "cluster", SET(is_narrow, true)},
+    {"", "cluster", SET(is_narrow, true), 90},
     // These say how caches are to be used, or that an order reaches all blocks: the emulator has no
     // caches, and no order of other devices.
     {"", "weak", NOTHING},
@@ -124,11 +129,11 @@ constexpr Word kWords[] = {
     {"", "L1::evict_first", NOTHING},
     {"", "L1::evict_last", NOTHING},
     {"", "L1::no_allocate", NOTHING},
-    {"", "L2::64B", NOTHING},
-    {"", "L2::128B", NOTHING},
-    {"", "L2::256B", NOTHING},
-    {"", "L2::evict_last", NOTHING},
-    {"", "L2::evict_normal", NOTHING},
+    {"", "L2::64B", NOTHING, 75},
+    {"", "L2::128B", NOTHING, 75},
+    {"", "L2::256B", NOTHING, 80},
+    {"", "L2::evict_last", NOTHING, 80},
+    {"", "L2::evict_normal", NOTHING, 80},
     // The only possible value.
     {"", "m8n8", NOTHING},
     {"", "row", NOTHING},
@@ -193,6 +198,17 @@ constexpr Word kWords[] = {
 #undef SET
 #undef NOTHING
 
+// The types that not every architecture has, in the same way.
+constexpr std::pair<Type, int> kTypesSince[] = {
+    {Type::kBf16, 80}, {Type::kBf16x2, 80}, {Type::kTf32, 80}};
+
+int TypeSince(Type type) {
+  for (const auto& [newer, since] : kTypesSince) {
+    if (newer == type) return since;
+  }
+  return 0;
+}
+
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -203,13 +219,21 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   return parts;
 }
 
+// One of the words that may stand in a place.
+struct Choice {
+  std::string_view word;
+  Apply apply = nullptr;    // of Place::Kind::kWord
+  Type type = Type::kNone;  // of kType and kSource
+  int since = 0;
+};
+
 // One modifier's place in a form.
 struct Place {
   enum class Kind : uint8_t { kWord, kType, kSource, kSameType, kSameSource };
   Kind kind = Kind::kWord;
   bool optional = false;
-  std::vector<std::pair<std::string_view, Apply>> words;  // of kWord, with what they do
-  std::vector<std::pair<std::string_view, Type>> types;
+  std::vector<Choice> choices;
+  int instead_of = -1;  // the place before it with the same words: one of the two is taken
 };
 
 struct Form {
@@ -218,13 +242,15 @@ struct Form {
   std::vector<OperandPattern> operands;
 };
 
-Apply FindApply(std::string_view field, std::string_view word) {
-  if (field == "-") return [](Instruction&) {};
+Choice FindWord(std::string_view field, std::string_view word) {
+  if (field == "-") return {.word = word, .apply = [](Instruction&) {}};
   for (const Word& row : kWords) {
-    if (row.field == field && row.word == word) return row.apply;
+    if (row.field == field && row.word == word) {
+      return {.word = word, .apply = row.apply, .since = row.since};
+    }
   }
   DUOTONE_CHECK(false) << "the instruction table has no modifier '" << field << ":" << word << "'";
-  return nullptr;
+  return {};
 }
 
 Place ReadPlace(std::string_view text) {
@@ -250,10 +276,11 @@ Place ReadPlace(std::string_view text) {
   }
   const auto add = [&](std::string_view word) {
     if (place.kind == Place::Kind::kWord) {
-      place.words.emplace_back(word, FindApply(field, word));
+      place.choices.push_back(FindWord(field, word));
     } else {
-      DUOTONE_CHECK(TypeFromName(word) != Type::kNone) << "no type '" << word << "'";
-      place.types.emplace_back(word, TypeFromName(word));
+      const Type type = TypeFromName(word);
+      DUOTONE_CHECK(type != Type::kNone) << "no type '" << word << "'";
+      place.choices.push_back({.word = word, .type = type, .since = TypeSince(type)});
     }
   };
   for (std::string_view word : Split(text, '|')) {
@@ -338,7 +365,14 @@ OperandPattern ReadOperand(std::string_view text) {
 Form ReadForm(const IsaRow& row) {
   Form form;
   form.row = &row;
-  for (std::string_view text : Split(row.modifiers, ' ')) form.places.push_back(ReadPlace(text));
+  const std::vector<std::string_view> places = Split(row.modifiers, ' ');
+  for (size_t i = 0; i < places.size(); ++i) {
+    form.places.push_back(ReadPlace(places[i]));
+    if (form.places[i].kind != Place::Kind::kWord) continue;
+    const auto first = std::find(places.begin(), places.begin() + static_cast<int>(i), places[i]);
+    const auto at = static_cast<int>(first - places.begin());
+    if (at < static_cast<int>(i)) form.places[i].instead_of = at;
+  }
   for (std::string_view text : Split(row.operands, ' ')) {
     form.operands.push_back(ReadOperand(text));
   }
@@ -355,37 +389,33 @@ const Forms& AllForms() {
   return *forms;
 }
 
-bool TakeWord(const Place& place, std::string_view word, Instruction& instruction) {
-  switch (place.kind) {
-    case Place::Kind::kWord:
-      for (const auto& [name, apply] : place.words) {
-        if (name != word) continue;
-        apply(instruction);
-        return true;
-      }
-      return false;
-    case Place::Kind::kType:
-    case Place::Kind::kSource:
-      for (const auto& [name, type] : place.types) {
-        if (name != word) continue;
-        (place.kind == Place::Kind::kType ? instruction.type : instruction.source_type) = type;
-        return true;
-      }
-      return false;
-    case Place::Kind::kSameType:
-      return word == TypeName(instruction.type);
-    case Place::Kind::kSameSource:
-      return word == TypeName(instruction.source_type);
+// Whether the word may stand in the place; then the instruction has it.
+bool TakeWord(const Place& place, std::string_view word, IsaMatch& match) {
+  Instruction& instruction = match.instruction;
+  if (place.kind == Place::Kind::kSameType) return word == TypeName(instruction.type);
+  if (place.kind == Place::Kind::kSameSource) return word == TypeName(instruction.source_type);
+  for (const Choice& choice : place.choices) {
+    if (choice.word != word) continue;
+    if (place.kind == Place::Kind::kWord) choice.apply(instruction);
+    if (place.kind == Place::Kind::kType) instruction.type = choice.type;
+    if (place.kind == Place::Kind::kSource) instruction.source_type = choice.type;
+    match.since = std::max(match.since, choice.since);
+    return true;
   }
   return false;
 }
 
 // How many of the modifiers fit the form; all of them and true: it is this form.
 std::pair<size_t, bool> Match(const Form& form, const std::vector<std::string_view>& modifiers,
-                              Instruction& instruction) {
+                              IsaMatch& match) {
+  match.since = form.row->since;
+  std::vector<bool> taken(form.places.size());
   size_t at = 0;
-  for (const Place& place : form.places) {
-    if (at < modifiers.size() && TakeWord(place, modifiers[at], instruction)) {
+  for (size_t i = 0; i < form.places.size(); ++i) {
+    const Place& place = form.places[i];
+    const bool open = place.instead_of < 0 || !taken[static_cast<size_t>(place.instead_of)];
+    if (open && at < modifiers.size() && TakeWord(place, modifiers[at], match)) {
+      taken[i] = true;
       ++at;
     } else if (!place.optional) {
       return {at, false};
@@ -395,17 +425,27 @@ std::pair<size_t, bool> Match(const Form& form, const std::vector<std::string_vi
 }
 
 std::string PlaceText(const Place& place) {
-  std::vector<std::string_view> words;
-  for (const auto& [word, apply] : place.words) words.push_back(word);
-  for (const auto& [word, type] : place.types) words.push_back(word);
   if (place.kind == Place::Kind::kSameType) return ".(as the first)";
   if (place.kind == Place::Kind::kSameSource) return ".(as the second)";
-  const auto append = [](std::string* out, std::string_view word) {
-    out->append(".").append(word);
+  const auto append = [](std::string* out, const Choice& choice) {
+    out->append(".").append(choice.word);
   };
-  const std::string joined = absl::StrJoin(words, ",", append);
+  const std::string joined = absl::StrJoin(place.choices, ",", append);
   if (place.optional) return absl::StrCat("{", joined, "}");
-  return words.size() == 1 ? joined : absl::StrCat("[", joined, "]");
+  return place.choices.size() == 1 ? joined : absl::StrCat("[", joined, "]");
+}
+
+// The first architecture that has the form with the oldest of its modifiers and types.
+int FormSince(const Form& form) {
+  int since = form.row->since;
+  for (const Place& place : form.places) {
+    if (place.optional || place.choices.empty()) continue;
+    const auto oldest =
+        std::min_element(place.choices.begin(), place.choices.end(),
+                         [](const Choice& a, const Choice& b) { return a.since < b.since; });
+    since = std::max(since, oldest->since);
+  }
+  return since;
 }
 
 std::string FormText(const Form& form) {
@@ -456,7 +496,7 @@ absl::StatusOr<IsaMatch> MatchIsa(std::string_view words) {
   for (const Form& form : found->second) {
     IsaMatch match;
     match.instruction.op = form.row->op;
-    const auto [taken, whole] = Match(form, modifiers, match.instruction);
+    const auto [taken, whole] = Match(form, modifiers, match);
     if (whole) {
       const int bytes = TypeBytes(match.instruction.type) * match.instruction.vector;
       if ((first == "ld" || first == "st") && bytes > 16) {
@@ -474,7 +514,7 @@ absl::StatusOr<IsaMatch> MatchIsa(std::string_view words) {
   }
   std::vector<std::string> known;
   for (const Form& form : found->second) {
-    Instruction ignored;
+    IsaMatch ignored;
     if (Match(form, modifiers, ignored).first == furthest) known.push_back(FormText(form));
   }
   // A sentence, not a page.
@@ -514,26 +554,32 @@ std::vector<std::string> SampleWords(const IsaRow& row) {
   const Form form = ReadForm(row);
   size_t count = 1;
   for (const Place& place : form.places) {
-    count = std::max(count, place.words.size() + place.types.size() + (place.optional ? 1 : 0));
+    count = std::max(count, place.choices.size() + (place.optional ? 1 : 0));
   }
   std::vector<std::string> samples;
   for (size_t sample = 0; sample < count; ++sample) {
     std::string text(row.word);
     std::string_view type, source;
-    for (const Place& place : form.places) {
+    std::vector<bool> taken(form.places.size());
+    for (size_t i = 0; i < form.places.size(); ++i) {
+      const Place& place = form.places[i];
       std::string_view word;
       if (place.kind == Place::Kind::kSameType) {
         word = type;
       } else if (place.kind == Place::Kind::kSameSource) {
         word = source;
-      } else if (!place.types.empty()) {
-        word = place.types[sample % place.types.size()].first;
-        (place.kind == Place::Kind::kType ? type : source) = word;
       } else {
-        const size_t choice = sample % (place.words.size() + (place.optional ? 1 : 0));
-        if (choice == place.words.size()) continue;
-        word = place.words[choice].first;
+        const bool again = place.instead_of >= 0;
+        if (again && taken[static_cast<size_t>(place.instead_of)]) continue;
+        // The first of the two places is empty where the second begins with its words.
+        const size_t choice =
+            (sample + (again ? 1 : 0)) % (place.choices.size() + (place.optional ? 1 : 0));
+        if (choice == place.choices.size()) continue;
+        word = place.choices[choice].word;
+        if (place.kind == Place::Kind::kType) type = word;
+        if (place.kind == Place::Kind::kSource) source = word;
       }
+      taken[i] = true;
       text.append(".").append(word);
     }
     samples.push_back(std::move(text));
@@ -543,8 +589,19 @@ std::vector<std::string> SampleWords(const IsaRow& row) {
 
 std::string InstructionListMarkdown() {
   std::string text =
-      "Alternatives stand in `[ ]`, what may be left out in `{ }`.\n\n"
-      "| Instruction | Operands |\n|---|---|\n";
+      "Alternatives stand in `[ ]`, what may be left out in `{ }`. The last column is the first "
+      "architecture that has the\nform; where it is empty, all have it.";
+  std::map<int, std::vector<std::string>> newer;
+  for (const auto& [type, since] : kTypesSince) {
+    newer[since].push_back(absl::StrFormat("`.%s`", TypeName(type)));
+  }
+  for (const Word& word : kWords) {
+    if (word.since > 0) newer[word.since].push_back(absl::StrFormat("`.%s`", word.word));
+  }
+  for (const auto& [since, names] : newer) {
+    absl::StrAppendFormat(&text, "\nNone before sm_%d has %s.", since, absl::StrJoin(names, ", "));
+  }
+  text += "\n\n| Instruction | Operands | From |\n|---|---|---|\n";
   std::vector<std::string_view> words;
   for (const auto& [word, forms] : AllForms()) words.push_back(word);
   std::sort(words.begin(), words.end());
@@ -552,7 +609,9 @@ std::string InstructionListMarkdown() {
     for (const Form& form : AllForms().at(word)) {
       absl::StrAppend(&text, "| `", FormText(form), "` | ");
       const std::string operands = OperandsText(form);
-      absl::StrAppend(&text, operands.empty() ? "" : absl::StrCat("`", operands, "` "), "|\n");
+      absl::StrAppend(&text, operands.empty() ? "" : absl::StrCat("`", operands, "` "), "|");
+      const int since = FormSince(form);
+      absl::StrAppend(&text, since == 0 ? "" : absl::StrCat(" sm_", since), " |\n");
     }
   }
   return text;

@@ -20,7 +20,8 @@ struct IsaRow {
   // What follows the word, in order: `a|b` one of these, `a|b?` or none. `$` and `%` begin the
   // types of Instruction::type and source_type, `=` a type that must be the same as one of the two
   // ("=$", "=%"). `cmp:`, `mode:`, ... says which of several meanings a word has; `<rnd>` stands
-  // for a list. "rn|rz? ftz? $f32|f64".
+  // for a list. Words that stand twice ("<scope>? ... <scope>?") may be taken in one of the places.
+  // "rn|rz? ftz? $f32|f64".
   std::string_view modifiers;
   // The operands, in order, by the types they are taken as: T and S are `type` and `source_type`,
   // 2T twice as wide as T. "=T T u32". What stands around a type:
@@ -38,6 +39,9 @@ struct IsaRow {
   //   ^      a constant number
   // []: an address. label: of bra. count: a number that becomes Instruction::bytes, no operand.
   std::string_view operands;
+  // The first architecture that has it (80: sm_80), where that is later than its modifiers and
+  // types are, whose own are in isa.cc. Architectures before sm_75 are not told apart.
+  int since = 0;
 };
 std::span<const IsaRow> IsaRows();
 
@@ -56,6 +60,7 @@ struct OperandPattern {
 struct IsaMatch {
   Instruction instruction;  // `results` included
   const std::vector<OperandPattern>* operands = nullptr;
+  int since = 0;  // the first architecture that has it; 80: sm_80
 };
 // "ld.global.v4.f32". An error says what is not known about it, and what would be.
 absl::StatusOr<IsaMatch> MatchIsa(std::string_view words);

@@ -5,7 +5,6 @@
 #include <ctime>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -88,9 +87,9 @@ absl::StatusOr<LoadedModule*> Machine::Load(std::string_view ptx) {
 }
 
 absl::StatusOr<LoadedModule*> Machine::Load(PtxModule ptx) {
-  int built_for = 0;
-  const std::string digits = ptx.target.substr(std::min<size_t>(3, ptx.target.size()));
-  if (absl::SimpleAtoi(digits, &built_for) && built_for > target_->compute) {
+  const bool runs =
+      ptx.is_for_one ? ptx.compute == target_->compute : ptx.compute <= target_->compute;
+  if (!runs) {
     return FailedPrecondition("PTX for %s does not run on %s", ptx.target, target_->name);
   }
   auto module = std::make_unique<LoadedModule>();

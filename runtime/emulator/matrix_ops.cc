@@ -124,12 +124,12 @@ void RunStoreMatrix(Warp& warp, const Code& code, Mask mask) {
 
 }  // namespace
 
-Handler FindMatrixHandler(const Instruction& instruction, const HandlerOptions& options) {
+Handler FindMatrixHandler(const Instruction& instruction) {
   switch (instruction.op) {
     case Op::kLdmatrix:
-      return options.compute >= 75 ? RunLoadMatrix : nullptr;
+      return RunLoadMatrix;
     case Op::kStmatrix:
-      return options.compute >= 90 ? RunStoreMatrix : nullptr;
+      return RunStoreMatrix;
     default:
       return nullptr;
   }

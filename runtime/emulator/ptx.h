@@ -366,6 +366,8 @@ struct PtxFunction {
 struct PtxModule {
   int version = 0;                  // 90 for .version 9.0
   std::string target;               // "sm_80"
+  int compute = 0;                  // 80 for sm_80
+  bool is_for_one = false;          // sm_90a, sm_100f: later architectures do not run it
   std::vector<Variable> variables;  // of the module and of all its functions
   std::vector<PtxFunction> functions;
   std::vector<std::string> files;  // .file by number; [0] is empty

@@ -30,14 +30,20 @@ bool PtxLexer::SkipSpace() {
   while (at_ < text_.size()) {
     const char c = text_[at_];
     if (Is(c, kSpace)) {
-      line_ += c == '\n';
       ++at_;
+      if (c != '\n') continue;
+      ++line_;
+      line_begin_ = at_;
     } else if (c == '/' && text_.substr(at_, 2) == "//") {
       at_ = std::min(text_.find('\n', at_), text_.size());
     } else if (c == '/' && text_.substr(at_, 2) == "/*") {
       const size_t end = text_.find("*/", at_ + 2);
       if (end == std::string_view::npos) return false;
-      line_ += static_cast<int>(std::count(text_.begin() + at_, text_.begin() + end, '\n'));
+      const std::string_view comment = text_.substr(at_, end - at_);
+      if (const auto lines = std::count(comment.begin(), comment.end(), '\n'); lines > 0) {
+        line_ += static_cast<int>(lines);
+        line_begin_ = at_ + comment.rfind('\n') + 1;
+      }
       at_ = end + 2;
     } else {
       break;
@@ -72,7 +78,7 @@ void PtxLexer::SkipNumber() {
 void PtxLexer::Advance() {
   taken_end_ = token_.at + token_.text.size() + (token_.kind == PtxToken::Kind::kString ? 1 : 0);
   const bool ok = SkipSpace();
-  token_ = PtxToken{PtxToken::Kind::kEnd, {}, line_, at_};
+  token_ = PtxToken{PtxToken::Kind::kEnd, {}, line_, static_cast<int>(at_ - line_begin_), at_};
   if (at_ >= text_.size()) return;
   const char c = text_[at_];
   const char next = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';

@@ -22,7 +22,8 @@ struct PtxToken {
   Kind kind = Kind::kEnd;
   std::string_view text;
   int line = 1;
-  size_t at = 0;  // in the text
+  int column = 0;  // from 0
+  size_t at = 0;   // in the text
 
   bool Is(char symbol) const { return kind == Kind::kSymbol && text[0] == symbol; }
   bool IsDirective(std::string_view name) const { return kind == Kind::kDirective && text == name; }
@@ -64,6 +65,7 @@ class PtxLexer {
   std::string_view text_;
   size_t at_ = 0;
   int line_ = 1;
+  size_t line_begin_ = 0;
   size_t taken_end_ = 0;
   PtxToken token_;
 };

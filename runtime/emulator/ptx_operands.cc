@@ -53,6 +53,18 @@ constexpr SpecialRow kSpecials[] = {
     {"%dynamic_smem_size", Special::kDynamicSmemSize},
 };
 
+// How the names of the other special registers begin (PTX ISA 9.0, 10).
+constexpr std::string_view kUnmodelledSpecials[] = {"%envreg",
+                                                    "%pm",
+                                                    "%is_explicit_cluster",
+                                                    "%clusterid",
+                                                    "%nclusterid",
+                                                    "%cluster_",
+                                                    "%globaltimer_",
+                                                    "%reserved_smem_offset_",
+                                                    "%aggr_smem_size",
+                                                    "%current_graph_exec"};
+
 constexpr size_t kMaxDigits = 12;  // of a register's number
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -311,6 +323,21 @@ absl::Status OperandScope::ParseRaw(PtxLexer& lexer, Raw& raw) {
 
 // ---- As the table says
 
+absl::Status OperandScope::UnknownName(std::string_view name) const {
+  for (const std::string_view prefix : kUnmodelledSpecials) {
+    if (name.substr(0, prefix.size()) != prefix) continue;
+    return Unimplemented("the emulator does not model the special register %s", OneLine(name, 100));
+  }
+  for (const PtxFunction& other : module->functions) {
+    if (other.name != name) continue;
+    return Unimplemented(
+        "%s is a function: the emulator has no addresses of functions and no "
+        "indirect calls",
+        OneLine(name, 100));
+  }
+  return InvalidArgument("there is no register or variable '%s'", OneLine(name, 100));
+}
+
 absl::Status OperandScope::FillScalar(const OperandPattern& pattern, const PtxToken& word,
                                       bool minus, const Raw& raw, Type type, Operand& operand) {
   operand.type = type;
@@ -355,9 +382,7 @@ absl::Status OperandScope::FillScalar(const OperandPattern& pattern, const PtxTo
     return InvalidArgument("%s is a %s, not a %s", word.text, TypeName(row.type), TypeName(type));
   }
   const int variable = FindVariable(word.text);
-  if (variable < 0) {
-    return InvalidArgument("there is no register or variable '%s'", OneLine(word.text, 100));
-  }
+  if (variable < 0) return UnknownName(word.text);
   if (!pattern.symbol) {
     return InvalidArgument("the address of %s stands where none may be: it must go through mov",
                            OneLine(word.text, 100));
@@ -444,9 +469,7 @@ absl::Status OperandScope::FillAddress(const Raw& raw, Instruction& instruction)
   }
   operand.kind = Operand::Kind::kSymbolAddress;
   operand.index = FindVariable(word.text);
-  if (operand.index < 0) {
-    return InvalidArgument("there is no register or variable '%s'", OneLine(word.text, 100));
-  }
+  if (operand.index < 0) return UnknownName(word.text);
   // A name stands for the offset in its state space; only in global and constant memory is that
   // the generic address too.
   const Space space = module->variables[static_cast<size_t>(operand.index)].space;
@@ -542,6 +565,10 @@ absl::Status OperandScope::ParseOperands(PtxLexer& lexer, std::string_view word,
                                          Instruction& instruction) {
   // First what the word is: of an unknown instruction nobody wants to hear about its operands.
   DUOTONE_ASSIGN_OR_RETURN(const IsaMatch* match, isa.Match(word));
+  if (match->since > module->compute) {
+    return InvalidArgument("%s is there from sm_%d on; the module's .target is %s", word,
+                           match->since, module->target);
+  }
   instruction = match->instruction;
   std::vector<Raw> raws;
   raws.reserve(match->operands->size());

@@ -91,6 +91,7 @@ class OperandScope {
   };
 
   static const Range* FindRange(const Block& block, const std::string& name);
+  absl::Status UnknownName(std::string_view name) const;
   absl::Status ParseRaw(PtxLexer& lexer, Raw& raw);
   absl::Status ParseOffset(PtxLexer& lexer, Raw& raw);
   absl::Status Fill(const IsaMatch& match, const std::vector<Raw>& raws, Instruction& instruction);

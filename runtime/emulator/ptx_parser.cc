@@ -25,6 +25,7 @@ constexpr int64_t kMaxVariableBytes = 1 << 28;  // of one variable
 constexpr int64_t kMaxInitialBytes = 1 << 26;   // of all initial values
 constexpr int kMaxDepth = 64;                   // of nested blocks and initialisers
 constexpr int64_t kMaxAlignment = 1 << 16;
+constexpr int64_t kConstBytes = 1 << 16;  // of all variables in .const; PTX ISA 9.0, 5.1.3
 
 class Parser {
  public:
@@ -49,6 +50,7 @@ class Parser {
 
   absl::Status ParseTopLevel();
   absl::Status ParseVersion();
+  absl::Status ParseTarget();
   absl::Status ParseFile();
   absl::Status ParseLoc();
   void ChoosePlaces();
@@ -145,11 +147,20 @@ absl::StatusOr<PtxModule> Parser::Run() {
   if (!lexer_.peek().IsDirective(".version")) {
     return Unexpected(".version, with which PTX begins,");
   }
+  DUOTONE_RETURN_IF_ERROR(ParseTopLevel());
+  if (!lexer_.peek().IsDirective(".target")) return Unexpected(".target, which follows .version,");
   while (lexer_.peek().kind != PtxToken::Kind::kEnd) {
     DUOTONE_RETURN_IF_ERROR(ParseTopLevel());
   }
-  if (module_.target.empty()) return InvalidArgument("the PTX has no .target");
   ChoosePlaces();
+  int64_t const_bytes = 0;
+  for (const Variable& variable : module_.variables) {
+    if (variable.space == Space::kConst) const_bytes += variable.bytes;
+  }
+  if (const_bytes > kConstBytes) {
+    return InvalidArgument("the variables in .const have %d bytes; there are %d", const_bytes,
+                           kConstBytes);
+  }
   for (const Variable& variable : module_.variables) {
     if (!variable.is_extern || variable.space == Space::kShared) continue;
     return InvalidArgument(
@@ -179,11 +190,7 @@ absl::Status Parser::ParseTopLevel() {
   }
   const PtxToken token = lexer_.peek();
   if (lexer_.TakeDirective(".version")) return ParseVersion();
-  if (lexer_.TakeDirective(".target")) {
-    DUOTONE_ASSIGN_OR_RETURN(module_.target, ExpectWord("an architecture"));
-    while (lexer_.Take(',')) DUOTONE_RETURN_IF_ERROR(ExpectWord("an option").status());
-    return absl::OkStatus();
-  }
+  if (lexer_.TakeDirective(".target")) return ParseTarget();
   if (lexer_.TakeDirective(".address_size")) {
     return ExpectInteger("the address size", 64, 64).status();
   }
@@ -216,6 +223,26 @@ absl::Status Parser::ParseVersion() {
   }
   lexer_.Next();
   module_.version = 10 * major + minor;
+  return absl::OkStatus();
+}
+
+// sm_80, sm_90a, sm_100f, and options behind it.
+absl::Status Parser::ParseTarget() {
+  const PtxToken token = lexer_.peek();
+  DUOTONE_ASSIGN_OR_RETURN(module_.target, ExpectWord("an architecture"));
+  std::string_view digits = module_.target;
+  if (digits.substr(0, 3) == "sm_") {
+    digits.remove_prefix(3);
+    module_.is_for_one = !digits.empty() && (digits.back() == 'a' || digits.back() == 'f');
+    if (module_.is_for_one) digits.remove_suffix(1);
+  }
+  const char* const end = digits.data() + digits.size();
+  if (digits.size() < 2 || digits.size() > 3 ||
+      std::from_chars(digits.data(), end, module_.compute).ptr != end || module_.compute < 10) {
+    return ErrorAt(token, absl::StrFormat("'%s' is no architecture such as sm_80",
+                                          OneLine(module_.target, 60)));
+  }
+  while (lexer_.Take(',')) DUOTONE_RETURN_IF_ERROR(ExpectWord("an option").status());
   return absl::OkStatus();
 }
 
@@ -658,10 +685,7 @@ absl::Status Parser::ParseInstruction(PtxFunction& function) {
   instruction.guard = guard;
   instruction.guard_negated = guard_negated;
   instruction.line = first.line;
-  const std::string_view before = lexer_.text().substr(0, first.at);
-  const size_t line_begin = before.rfind('\n');
-  instruction.column =
-      static_cast<int>(line_begin == std::string_view::npos ? first.at : first.at - line_begin - 1);
+  instruction.column = first.column;
   instruction.source_line = chain_;  // until ChoosePlaces
   function.body.push_back(std::move(instruction));
   return absl::OkStatus();

@@ -424,9 +424,9 @@ void SharedAtomic(Warp& warp, const Code& code, Mask mask, const Offsets& offset
   }
 }
 
-Handler FindSharedHandler(const Instruction& instruction, const HandlerOptions& options) {
-  if (Handler handler = FindMatrixHandler(instruction, options)) return handler;
-  if (Handler handler = FindAsyncHandler(instruction, options)) return handler;
+Handler FindSharedHandler(const Instruction& instruction, const HandlerOptions&) {
+  if (Handler handler = FindMatrixHandler(instruction)) return handler;
+  if (Handler handler = FindAsyncHandler(instruction)) return handler;
   if (instruction.space != Space::kShared) return nullptr;
   switch (instruction.op) {
     case Op::kLd:

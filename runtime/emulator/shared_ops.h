@@ -51,8 +51,8 @@ BankWays CountWays(Mask mask, const uint64_t* offsets, int bytes);
 // Counts an access of `mask` at `offsets`; does nothing where nothing is counted.
 void CountSharedAccess(Warp& warp, const Code& code, Mask mask, const uint64_t* offsets, int bytes);
 
-Handler FindMatrixHandler(const Instruction& instruction, const HandlerOptions& options);
-Handler FindAsyncHandler(const Instruction& instruction, const HandlerOptions& options);
+Handler FindMatrixHandler(const Instruction& instruction);
+Handler FindAsyncHandler(const Instruction& instruction);
 
 }  // namespace duotone::emulator
 

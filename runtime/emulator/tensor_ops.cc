@@ -111,20 +111,10 @@ void Multiply(Warp& warp, const Code& code, Mask mask) {
   if (InstructionCounters* counters = warp.CountersOf(code)) counters->flops += 2 * kM * kN * k;
 }
 
-// Which shapes there are: f16 on all, k16, bf16 and tf32 from sm_80 on.
-bool IsThere(const Instruction& in, int compute) {
-  const auto& [m, n, k] = in.shape;
-  if (m != kM || n != kN) return false;
-  if (in.source_type == Type::kF16) return k == 8 || (k == 16 && compute >= 80);
-  if (compute < 80 || in.type != Type::kF32) return false;
-  if (in.source_type == Type::kBf16) return k == 8 || k == 16;
-  return k == 4 || k == 8;
-}
-
 }  // namespace
 
 Handler FindTensorHandler(const Instruction& in, const HandlerOptions& options) {
-  if (in.op != Op::kMma || !IsThere(in, options.compute)) return nullptr;
+  if (in.op != Op::kMma) return nullptr;
   if (options.compute >= 90) return Multiply<90, 8>;
   if (options.compute >= 80) return Multiply<80, 8>;
   return options.turing_group == 4 ? Multiply<75, 4> : Multiply<75, 8>;

@@ -249,7 +249,12 @@ Column FloatsOf(const exact::Format& format, int random_ones = 4000) {
 TEST(Conversions, OfIntegersWrapOrSaturate) {
   for (const Type to : kIntegers) {
     for (const Type from : kIntegers) {
-      for (const char* sat : {"", ".sat"}) Check({sat, to, from}, Integers());
+      Check({"", to, from}, Integers());
+      // .sat is there where not all values fit.
+      const int room = WidthOf(to) - (IsSigned(to) ? 1 : 0);
+      const bool fits =
+          IsSigned(from) ? IsSigned(to) && WidthOf(from) <= WidthOf(to) : WidthOf(from) <= room;
+      if (!fits) Check({".sat", to, from}, Integers());
     }
   }
 }

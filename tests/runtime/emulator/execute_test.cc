@@ -415,5 +415,20 @@ TEST(Counters, CountExecutionsAndLanes) {
   EXPECT_EQ(counters.lanes, 10);
 }
 
+TEST(Machine, PtxRunsOnItsArchitectureAndLaterOnes) {
+  const auto loads = [](const char* target, const char* architecture) {
+    Machine machine({.architecture = architecture});
+    return machine.Load(PtxEntry("", "", "ret;", target)).ok();
+  };
+  EXPECT_TRUE(loads("sm_70", "sm_75"));
+  EXPECT_TRUE(loads("sm_80", "sm_80"));
+  EXPECT_TRUE(loads("sm_80", "sm_90"));
+  EXPECT_FALSE(loads("sm_90", "sm_89"));
+  // Those with a letter on it alone.
+  EXPECT_TRUE(loads("sm_90a", "sm_90"));
+  EXPECT_FALSE(loads("sm_90a", "sm_100"));
+  EXPECT_FALSE(loads("sm_100f", "sm_120"));
+}
+
 }  // namespace
 }  // namespace duotone::emulator

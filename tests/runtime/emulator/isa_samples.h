@@ -49,8 +49,10 @@ inline std::string SampleInstruction(const std::string& words, const IsaMatch& m
 }
 
 // A module with one kernel of these instructions.
-inline std::string SampleModule(const std::string& instructions) {
-  return ".version 8.3\n.target sm_90\n.address_size 64\n.visible .entry kernel()\n{\n"
+inline std::string SampleModule(const std::string& instructions,
+                                const std::string& target = "sm_90") {
+  return ".version 8.3\n.target " + target +
+         "\n.address_size 64\n.visible .entry kernel()\n{\n"
          ".reg .pred %p, %p2;\n.reg .b16 %h, %h<4>;\n.reg .b32 %r, %r<4>;\n.reg .b64 %d, %d<4>;\n" +
          instructions + "L:\nret;\n}\n";
 }

@@ -190,12 +190,5 @@ TEST(StmatrixTest, OtherLanesNeedABarrierToReadIt) {
                                              "of the same warp has written"));
 }
 
-TEST(MatrixHandlersTest, WhichArchitectureHasThem) {
-  Instruction load{.op = Op::kLdmatrix}, store{.op = Op::kStmatrix};
-  EXPECT_NE(FindSharedHandler(load, {.compute = 75}), nullptr);
-  EXPECT_EQ(FindSharedHandler(store, {.compute = 89}), nullptr);
-  EXPECT_NE(FindSharedHandler(store, {.compute = 90}), nullptr);
-}
-
 }  // namespace
 }  // namespace duotone::emulator

@@ -2,6 +2,8 @@
 #include "runtime/emulator/ptx.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
@@ -55,6 +57,28 @@ TEST(PtxParser, ReadsTheHead) {
   const PtxModule module = Parsed("");
   EXPECT_EQ(module.version, 90);
   EXPECT_EQ(module.target, "sm_80");
+  EXPECT_EQ(module.compute, 80);
+  EXPECT_FALSE(module.is_for_one);
+}
+
+TEST(PtxParser, TheTargetIsAnArchitecture) {
+  const auto parsed = [](const std::string& target) {
+    return ParsePtx(".version 9.0\n.target " + target + "\n.address_size 64\n");
+  };
+  for (const char* target : {"sm_90a", "sm_100f", "sm_120a, debug"}) {
+    const absl::StatusOr<PtxModule> module = parsed(target);
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_TRUE(module->is_for_one) << target;
+  }
+  for (const char* target :
+       {"sm_", "sm_8", "sm_a", "sm_80x", "SM_80", "sm", "sm_1000", "80, sm_80"}) {
+    EXPECT_FALSE(parsed(target).ok()) << target;
+  }
+  EXPECT_EQ(parsed("sm_").status().message(),
+            "PTX line 2 '.target sm_': 'sm_' is no architecture such as sm_80");
+  EXPECT_EQ(ParsePtx(".version 9.0\n.address_size 64\n.target sm_80\n").status().message(),
+            "PTX line 2 '.address_size 64': '.address_size' stands where .target, which follows "
+            ".version, should be");
 }
 
 TEST(PtxParser, RegistersAreFoundWithTheirTypes) {
@@ -276,7 +300,10 @@ TEST(PtxParser, ErrorsSayWhatIsWrong) {
       {"x: x: ret;", "there are two labels 'x'"},
       {".reg .b32 %r<2>;", "there are two things called '%r'"},
       {"@%r1 ret;", "'%r1' is no predicate"},
-      {"mov.u32 %r1, %envreg3;", "there is no register or variable '%envreg3'"},
+      {"mov.u32 %r1, %envreg3;", "the emulator does not model the special register %envreg3"},
+      {"mov.u32 %r1, %cluster_ctarank;", "not model the special register %cluster_ctarank"},
+      {"mov.u64 %d1, k;", "k is a function: the emulator has no addresses of functions and no"},
+      {"{ .param .b32 x; call %d1, (x), k; }", "the emulator knows no indirect calls"},
       {"mov.u32 %r1, k_param_1;", "there is no register or variable 'k_param_1'"},
       {"cp.async.cg.shared.global [%d1], [%d2], 8;", "with .cg 16 bytes, not 8"},
       {"lop3.b32 %r1, %r1, %r1, %r1, %r2;", "'%r2' stands where a number must be"},
@@ -312,6 +339,27 @@ TEST(PtxParser, BrokenModulesAreErrors) {
         ".section .debug_str {"}) {
     EXPECT_NE(ErrorOf(text), "") << text;
   }
+}
+
+TEST(PtxParser, ConstantMemoryHas64KiB) {
+  EXPECT_EQ(ErrorOf(".const .b8 x[65000]; .const .b8 y[536];"), "");
+  EXPECT_EQ(ErrorOf(".const .b8 x[65000]; .const .b8 y[537];"),
+            "the variables in .const have 65537 bytes; there are 65536");
+}
+
+// Minutes, if the time of each grew with what stands before it.
+TEST(PtxParser, ManyInstructionsMayStandOnOneLine) {
+  constexpr int kCount = 200000;
+  const std::string one = "add.s32 %r1,%r1,1; ";
+  std::string body = "/* two\nlines */";
+  for (int i = 0; i < kCount; ++i) body += one;
+  const PtxModule module = Parsed(Kernel(body));
+  const std::vector<Instruction>& parsed = module.functions.at(0).body;
+  ASSERT_EQ(parsed.size(), static_cast<size_t>(kCount));
+  EXPECT_EQ(parsed.front().column, 8);
+  EXPECT_EQ(parsed.back().column, 8 + static_cast<int>(one.size()) * (kCount - 1));
+  EXPECT_EQ(parsed.back().line, parsed.front().line);
+  EXPECT_EQ(module.TextOf(parsed.back()), "add.s32 %r1,%r1,1;");
 }
 
 TEST(PtxParser, NoTextEatsTheMemory) {

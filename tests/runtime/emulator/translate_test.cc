@@ -115,22 +115,6 @@ TEST(Translate, TwoFunctionsThatCallEachOtherAreRefused) {
               HasSubstr("call themselves"));
 }
 
-// bf16 and cp.async came with sm_80, stmatrix with sm_90.
-TEST(Translate, WhatAnArchitectureLacksIsNamed) {
-  const std::string mma = PtxEntry(
-      "", ".reg .b32 %a<4>; .reg .b32 %b<2>; .reg .f32 %c<4>;",
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%c0, %c1, %c2, %c3}, {%a0, %a1, %a2, "
-      "%a3}, {%b0, %b1}, {%c0, %c1, %c2, %c3}; ret;",
-      "sm_75");
-  EXPECT_EQ(ErrorOf(mma, "sm_80"), "");
-  EXPECT_THAT(ErrorOf(mma, "sm_75"), AllOf(HasSubstr("mma.sync"), HasSubstr("sm_75")));
-  const std::string store =
-      PtxEntry("", ".reg .b32 %r<2>;",
-               "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r0], {%r1}; ret;", "sm_75");
-  EXPECT_EQ(ErrorOf(store, "sm_90"), "");
-  EXPECT_THAT(ErrorOf(store, "sm_80"), HasSubstr("sm_80"));
-}
-
 TEST(Translate, LimitsAreThoseOfTheHardware) {
   EXPECT_THAT(ErrorOf(PtxEntry(".param .align 4 .b8 big[40000]", "", "ret;")),
               HasSubstr("more than 32764 bytes of parameters"));
