@@ -220,7 +220,9 @@ void BlockRunner::StartBlock(int64_t linear) {
 }
 
 int64_t BlockRunner::TurnLength() {
-  constexpr int64_t kLongTurn = 1 << 20;
+  // A warp that waits in a loop for another of its block must not use up the budget: CUDA promises
+  // that the other gets on.
+  constexpr int64_t kLongTurn = 1 << 14;
   if (launch_.options->schedule == Schedule::kRoundRobin) return kLongTurn;
   return std::uniform_int_distribution<int64_t>(1, 64)(block_.random);
 }

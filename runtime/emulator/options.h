@@ -13,7 +13,7 @@ namespace duotone::emulator {
 // In which order the warps of a block, and the blocks of a launch, get their turns. A kernel whose
 // result depends on it has a race.
 enum class Schedule : uint8_t {
-  kRoundRobin,   // first to last, each until it waits
+  kRoundRobin,   // first to last, each until it waits or has had a turn of 16384 instructions
   kAdversarial,  // by chance (seeded), in turns of random length; atomics from the last lane
 };
 

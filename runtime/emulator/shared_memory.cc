@@ -77,6 +77,7 @@ void SharedMemory::AllocateShadow(size_t words, int warps) {
   write_code_ = MakeArray<uint32_t>(cells_);
   write_instruction_ = MakeArray<uint32_t>(cells_);
   AllocateSet(reads_);
+  strong_reads_ = {};
   atomics_ = {};
 }
 
@@ -99,9 +100,10 @@ void SharedMemory::Reset(int64_t bytes, int warps, bool checked) {
     has_expanded_ = false;
   }
   marks_.assign(words_, 0);
-  has_atomics_ = false;
+  has_strong_ = false;
   arrivals_.clear();
-  ++time_;
+  released_.clear();
+  begin_ = ++time_;
   clock_.fill(time_);
   synced_.fill(time_ - 1);
   floor_.fill(time_ - 1);
@@ -195,29 +197,103 @@ bool SharedMemory::LanesOrdered(int warp, uint32_t epoch, Mask earlier, Mask lat
   return true;
 }
 
+// Whether the cell's last write was a strong store of this block.
+bool SharedMemory::IsStrongWrite(size_t cell) const {
+  return (write_code_[cell] & kStrong) != 0 && write_epoch_[cell] >= begin_;
+}
+
+// From here on strong accesses are remembered, and plain ones look at them.
+void SharedMemory::BeginStrong() {
+  if (has_strong_) return;
+  if (atomics_.last == nullptr) {
+    AllocateSet(strong_reads_);
+    AllocateSet(atomics_);
+  }
+  // What earlier blocks left is older than all moments of this one.
+  has_strong_ = true;
+}
+
+// What the actor's warp has done so far is there for whoever acquires one of the words. The caller
+// begins a new moment of the warp behind its instruction.
+void SharedMemory::Release(const Actor& actor, uint64_t offset, int bytes) {
+  const LaneOrder* order = lane_order_[actor.warp].get();
+  const uint32_t now = clock_[actor.warp];
+  for (size_t word = offset / 4; word * 4 < offset + static_cast<uint64_t>(bytes); ++word) {
+    Released& to = released_[word];
+    if (to.warp != actor.warp) {
+      // Which of its lanes have released before is no longer known: all count.
+      to.warp = actor.warp;
+      to.lanes.fill(to.seen[actor.warp]);
+    }
+    for (int other = 0; other < warps_; ++other) {
+      to.seen[other] = std::max(to.seen[other], seen_[actor.warp][other]);
+    }
+    to.seen[actor.warp] = now;
+    for (Mask left = actor.lanes; left != 0; left &= left - 1) {
+      const int lane = std::countr_zero(left);
+      for (int earlier = 0; earlier < kLanes && order != nullptr; ++earlier) {
+        to.lanes[earlier] = std::max(to.lanes[earlier], (*order)[earlier][lane]);
+      }
+      to.lanes[lane] = now;
+    }
+  }
+}
+
+// What has been released to the words comes before what the actor's lanes do next, and what other
+// warps did also before what the other lanes of its warp do.
+void SharedMemory::Acquire(const Actor& actor, uint64_t offset, int bytes) {
+  const int warp = actor.warp;
+  for (size_t word = offset / 4; word * 4 < offset + static_cast<uint64_t>(bytes); ++word) {
+    const auto found = released_.find(word);
+    if (found == released_.end()) continue;
+    const Released& from = found->second;
+    bool has_learned = false;
+    for (int other = 0; other < warps_; ++other) {
+      if (other == warp || from.seen[other] <= seen_[warp][other]) continue;
+      seen_[warp][other] = from.seen[other];
+      has_learned = true;
+    }
+    if (has_learned) UpdateFloor(warp);
+    if (from.seen[warp] <= synced_[warp]) continue;
+    std::unique_ptr<LaneOrder>& order = lane_order_[warp];
+    if (order == nullptr) order = std::make_unique<LaneOrder>();
+    for (int earlier = 0; earlier < kLanes; ++earlier) {
+      const uint32_t known = from.warp == warp ? from.lanes[earlier] : from.seen[warp];
+      for (Mask left = actor.lanes; left != 0; left &= left - 1) {
+        uint32_t& seen = (*order)[earlier][std::countr_zero(left)];
+        seen = std::max(seen, known);
+      }
+    }
+  }
+}
+
 void SharedMemory::CheckWrite(const Actor& actor, size_t cell, uint64_t offset,
                               SharedFindings& findings) {
   const uint32_t epoch = write_epoch_[cell];
   if (epoch <= floor_[actor.warp]) return;
   const int writer = static_cast<int>(write_warp_[cell]);
-  const Mask writers = write_lanes_[cell];
+  const bool is_strong = actor.is_strong && IsStrongWrite(cell);
+  Mask writers = write_lanes_[cell];
   Mask racing = actor.lanes;
   if (writer == actor.warp) {
     // Lanes that wrote the same value together each count as the writer.
     racing = actor.lanes & ~writers;
-    if (racing == 0 || LanesOrdered(writer, epoch, writers, racing)) return;
-  } else if (epoch <= seen_[actor.warp][writer]) {
+    if (is_strong) writers &= actor.together;
+    if (racing == 0 || writers == 0 || LanesOrdered(writer, epoch, writers, racing)) return;
+  } else if (is_strong || epoch <= seen_[actor.warp][writer]) {
     return;
   }
   if (!Note(findings.race, racing, offset)) return;
   findings.race.other = SharedAccess::kWrite;
   findings.race.other_warp = writer;
   findings.race.other_lane = std::countr_zero(writers);
-  findings.race.other_code = static_cast<int32_t>(write_code_[cell]);
+  findings.race.other_code = static_cast<int32_t>(write_code_[cell] & ~kStrong);
 }
 
+// `is_strong`: so are the actor and the accesses of the set.
 void SharedMemory::CheckSet(const Actor& actor, const AccessSet& set, SharedAccess kind,
-                            size_t cell, uint64_t offset, SharedFindings& findings) {
+                            bool is_strong, size_t cell, uint64_t offset,
+                            SharedFindings& findings) {
   if (set.last[cell] <= floor_[actor.warp]) return;
   const bool is_alone = std::has_single_bit(actor.lanes);
   for (uint32_t warps = set.warps[cell]; warps != 0; warps &= warps - 1) {
@@ -227,8 +303,9 @@ void SharedMemory::CheckSet(const Actor& actor, const AccessSet& set, SharedAcce
     Mask others = set.lanes[at];
     if (other == actor.warp) {
       if (is_alone) others &= ~actor.lanes;
+      if (is_strong) others &= actor.together;
       if (others == 0 || LanesOrdered(other, epoch, others, actor.lanes)) continue;
-    } else if (epoch <= seen_[actor.warp][other]) {
+    } else if (is_strong || epoch <= seen_[actor.warp][other]) {
       continue;
     }
     if (!Note(findings.race, actor.lanes, offset)) continue;
@@ -258,13 +335,15 @@ inline void SharedMemory::RememberWrite(const Actor& actor, size_t cell) {
   write_epoch_[cell] = clock_[actor.warp];
   write_warp_[cell] = static_cast<uint32_t>(actor.warp);
   write_lanes_[cell] = actor.lanes;
-  write_code_[cell] = actor.code;
+  write_code_[cell] = actor.code | (actor.is_strong ? kStrong : 0);
   write_instruction_[cell] = instruction_;
   reads_.warps[cell] = 0;
   reads_.last[cell] = 0;
-  if (!has_atomics_) return;
-  atomics_.warps[cell] = 0;
-  atomics_.last[cell] = 0;
+  if (!has_strong_) return;
+  for (AccessSet* set : {&strong_reads_, &atomics_}) {
+    set->warps[cell] = 0;
+    set->last[cell] = 0;
+  }
 }
 
 void SharedMemory::TouchCell(SharedAccess access, const Actor& actor, size_t cell, uint64_t offset,
@@ -275,22 +354,27 @@ void SharedMemory::TouchCell(SharedAccess access, const Actor& actor, size_t cel
     write_lanes_[cell] |= actor.lanes;
     return;
   }
-  CheckWrite(actor, cell, offset, findings);
+  Actor as = actor;
+  as.is_strong |= access == SharedAccess::kWrite && has_strong_ && IsStrongWrite(cell);
+  CheckWrite(as, cell, offset, findings);
   if (access != SharedAccess::kRead) {
-    CheckSet(actor, reads_, SharedAccess::kRead, cell, offset, findings);
+    CheckSet(as, reads_, SharedAccess::kRead, /*is_strong=*/false, cell, offset, findings);
+    if (has_strong_) {
+      CheckSet(as, strong_reads_, SharedAccess::kRead, as.is_strong, cell, offset, findings);
+    }
   }
-  if (access != SharedAccess::kAtomic && has_atomics_) {
-    CheckSet(actor, atomics_, SharedAccess::kAtomic, cell, offset, findings);
+  if (!as.is_strong && has_strong_) {
+    CheckSet(as, atomics_, SharedAccess::kAtomic, /*is_strong=*/false, cell, offset, findings);
   }
   switch (access) {
     case SharedAccess::kRead:
-      Remember(actor, reads_, cell);
+      Remember(as, as.is_strong ? strong_reads_ : reads_, cell);
       break;
     case SharedAccess::kAtomic:
-      Remember(actor, atomics_, cell);
+      Remember(as, atomics_, cell);
       break;
     case SharedAccess::kWrite:
-      RememberWrite(actor, cell);
+      RememberWrite(as, cell);
       break;
   }
 }
@@ -308,7 +392,7 @@ void SharedMemory::Expand(size_t word) {
     write_lanes_[cell] = write_lanes_[word];
     write_code_[cell] = write_code_[word];
     write_instruction_[cell] = write_instruction_[word];
-    for (AccessSet* set : {&reads_, &atomics_}) {
+    for (AccessSet* set : {&reads_, &strong_reads_, &atomics_}) {
       if (set->last == nullptr) continue;
       set->last[cell] = set->last[word];
       set->warps[cell] = set->warps[word];
@@ -337,7 +421,7 @@ bool SharedMemory::CheckMarks(bool reads, const Actor& actor, size_t word, unsig
       const size_t cell = CellOf(offset);
       findings.pending.other_warp = static_cast<int>(write_warp_[cell]);
       findings.pending.other_lane = std::countr_zero(write_lanes_[cell]);
-      findings.pending.other_code = static_cast<int32_t>(write_code_[cell]);
+      findings.pending.other_code = static_cast<int32_t>(write_code_[cell] & ~kStrong);
     }
     return false;
   }
@@ -416,7 +500,7 @@ void SharedMemory::WriteRange(const Actor& actor, uint64_t offset, const uint8_t
 template <int kWords>
 bool SharedMemory::ReadConsecutive(const SharedRequest& request) {
   constexpr int kCount = kWords * kLanes;
-  if (has_atomics_) return false;
+  if (has_strong_) return false;
   const size_t first = request.offsets[0] / 4;
   const uint8_t* marks = marks_.data() + first;
   const uint32_t* write_epoch = write_epoch_.get() + first;
@@ -456,7 +540,7 @@ bool SharedMemory::ReadConsecutive(const SharedRequest& request) {
 template <int kWords>
 bool SharedMemory::WriteConsecutive(const SharedRequest& request, const uint8_t* values) {
   constexpr int kCount = kWords * kLanes;
-  if (has_atomics_) return false;
+  if (has_strong_) return false;
   const size_t first = request.offsets[0] / 4;
   uint8_t* marks = marks_.data() + first;
   uint32_t* write_epoch = write_epoch_.get() + first;
@@ -490,7 +574,7 @@ bool SharedMemory::WriteConsecutive(const SharedRequest& request, const uint8_t*
 // Whole words of which nothing but the access itself is to be remembered: they are written, and
 // ordered before it or the reader's own. False: it may be otherwise, and nothing was done.
 bool SharedMemory::ReadSettled(const Actor& actor, uint64_t offset, int bytes) {
-  if (has_atomics_ || bytes < 4) return false;
+  if (has_strong_ || bytes < 4) return false;
   const uint32_t floor = floor_[actor.warp];
   const size_t first = offset / 4, end = (offset + static_cast<uint64_t>(bytes)) / 4;
   for (size_t word = first; word < end; ++word) {
@@ -507,7 +591,7 @@ bool SharedMemory::ReadSettled(const Actor& actor, uint64_t offset, int bytes) {
 // Likewise whole words that nobody has written or read since the writer's last barrier.
 bool SharedMemory::WriteSettled(const Actor& actor, uint64_t offset, const uint8_t* value,
                                 int bytes) {
-  if (has_atomics_ || bytes < 4) return false;
+  if (has_strong_ || bytes < 4) return false;
   const uint32_t floor = floor_[actor.warp];
   const size_t first = offset / 4, end = (offset + static_cast<uint64_t>(bytes)) / 4;
   for (size_t word = first; word < end; ++word) {
@@ -524,6 +608,7 @@ bool SharedMemory::WriteSettled(const Actor& actor, uint64_t offset, const uint8
 }
 
 void SharedMemory::Read(const SharedRequest& request, SharedFindings& findings) {
+  if (request.is_strong) BeginStrong();
   if (request.bytes >= 4 && IsConsecutive(request)) {
     if (request.bytes == 4 && ReadConsecutive<1>(request)) return;
     if (request.bytes == 8 && ReadConsecutive<2>(request)) return;
@@ -533,11 +618,15 @@ void SharedMemory::Read(const SharedRequest& request, SharedFindings& findings) 
   std::array<uint64_t, kLanes> offsets;
   std::array<Mask, kLanes> groups;
   uint32_t used = 0;
-  Actor actor{.warp = request.warp, .code = static_cast<uint32_t>(request.code)};
+  Actor actor{.warp = request.warp,
+              .code = static_cast<uint32_t>(request.code),
+              .is_strong = request.is_strong,
+              .together = request.lanes};
   const auto read = [&](Mask lanes, uint64_t offset) {
     actor.lanes = lanes;
     if (ReadSettled(actor, offset, request.bytes)) return;
     TouchRange(SharedAccess::kRead, /*reads=*/true, actor, offset, request.bytes, findings);
+    if (request.is_strong) Acquire(actor, offset, request.bytes);
   };
   const auto step = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(request.bytes)));
   for (Mask left = request.lanes; left != 0; left &= left - 1) {
@@ -562,36 +651,47 @@ void SharedMemory::Read(const SharedRequest& request, SharedFindings& findings) 
 
 void SharedMemory::Atomic(const SharedRequest& request, bool uses_old_value,
                           SharedFindings& findings) {
-  if (!has_atomics_) {
-    if (atomics_.last == nullptr) AllocateSet(atomics_);
-    // What earlier blocks left is older than all moments of this one.
-    has_atomics_ = true;
-  }
+  BeginStrong();
   for (Mask left = request.lanes; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
-    const Actor actor{
-        .warp = request.warp, .code = static_cast<uint32_t>(request.code), .lanes = LaneBit(lane)};
-    TouchRange(SharedAccess::kAtomic, uses_old_value, actor, request.offsets[lane], request.bytes,
-               findings);
+    const uint64_t offset = request.offsets[lane];
+    const Actor actor{.warp = request.warp,
+                      .code = static_cast<uint32_t>(request.code),
+                      .lanes = LaneBit(lane),
+                      .is_strong = true};
+    TouchRange(SharedAccess::kAtomic, uses_old_value, actor, offset, request.bytes, findings);
+    if (request.is_strong) Acquire(actor, offset, request.bytes);
+    Release(actor, offset, request.bytes);
   }
+  clock_[request.warp] = ++time_;
 }
 
 void SharedMemory::Write(const SharedRequest& request, const uint8_t* values, int stride,
                          SharedFindings& findings) {
+  if (request.is_strong) BeginStrong();
   if (request.bytes >= 4 && stride == request.bytes && IsConsecutive(request)) {
     if (request.bytes == 4 && WriteConsecutive<1>(request, values)) return;
     if (request.bytes == 8 && WriteConsecutive<2>(request, values)) return;
     if (request.bytes == 16 && WriteConsecutive<4>(request, values)) return;
   }
   ++instruction_;
+  bool has_released = false;
   for (Mask left = request.lanes; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
-    const Actor actor{
-        .warp = request.warp, .code = static_cast<uint32_t>(request.code), .lanes = LaneBit(lane)};
+    const uint64_t offset = request.offsets[lane];
+    const Actor actor{.warp = request.warp,
+                      .code = static_cast<uint32_t>(request.code),
+                      .lanes = LaneBit(lane),
+                      .is_strong = request.is_strong,
+                      .together = request.lanes};
     const uint8_t* value = values + lane * stride;
-    if (WriteSettled(actor, request.offsets[lane], value, request.bytes)) continue;
-    WriteRange(actor, request.offsets[lane], value, request.bytes, findings);
+    if (WriteSettled(actor, offset, value, request.bytes)) continue;
+    WriteRange(actor, offset, value, request.bytes, findings);
+    if (!has_strong_ || !IsStrongWrite(CellOf(offset))) continue;
+    Release(actor, offset, request.bytes);
+    has_released = true;
   }
+  if (has_released) clock_[request.warp] = ++time_;
 }
 
 void SharedMemory::ReadWord(int warp, int32_t code, Mask lanes, uint64_t offset,

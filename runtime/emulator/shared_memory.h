@@ -10,7 +10,13 @@
 // instruction may write equal values to a word (other values, instructions or warps: a race, equal
 // or not). Words of which threads write single bytes are remembered by byte.
 //
-// .volatile and .relaxed accesses are checked like others; only atomics may meet each other.
+// Threads also hand data to each other through flags and locks. Accesses that PTX calls strong
+// (PTX ISA 8.5, 8.4: .volatile, .relaxed to .acq_rel, atomics) order what is around them, as if
+// each had its fences: a write releases what its warp has done so far to the word, a read acquires
+// what was released there; within a warp lanes do. Strong accesses do not race with each other but
+// for a load or store of lanes that execute it together with the lane that has stored or read
+// before: warp-synchronous code, whose lanes do not wait for each other. A plain store to a word
+// whose last store was strong counts as strong: it resets a flag.
 #ifndef DUOTONE_RUNTIME_EMULATOR_SHARED_MEMORY_H_
 #define DUOTONE_RUNTIME_EMULATOR_SHARED_MEMORY_H_
 
@@ -19,6 +25,7 @@
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/emulator/code.h"
@@ -35,6 +42,9 @@ struct SharedRequest {
   Mask lanes = 0;
   int bytes = 4;                      // 1, 2, 4, 8 or 16
   const uint64_t* offsets = nullptr;  // by lane
+  // A load or store: .volatile, .relaxed, .acquire or .release. An atomic: its old value is used,
+  // so that its thread may know by it what others have done.
+  bool is_strong = false;
 };
 
 // Something wrong with an access: the place of the lowest lane, and all lanes concerned.
@@ -149,16 +159,28 @@ class SharedMemory {
     int warp = 0;
     uint32_t code = 0;
     Mask lanes = 0;
+    bool is_strong = false;
+    Mask together = 0;  // a load or store: all lanes of the instruction
+  };
+  // What was released to a word: up to which moment of each warp, and of each lane of the warp that
+  // released last.
+  struct Released {
+    std::array<uint32_t, kMaxWarps> seen = {};
+    int warp = -1;
+    std::array<uint32_t, kLanes> lanes = {};
   };
 
   void AllocateShadow(size_t words, int warps);
   void AllocateSet(AccessSet& set);
   void UpdateFloor(int warp);
   bool LanesOrdered(int warp, uint32_t epoch, Mask earlier, Mask later) const;
-  Mask UnorderedWriter(const Actor& actor, size_t cell) const;
   void CheckWrite(const Actor& actor, size_t cell, uint64_t offset, SharedFindings& findings);
-  void CheckSet(const Actor& actor, const AccessSet& set, SharedAccess kind, size_t cell,
-                uint64_t offset, SharedFindings& findings);
+  void CheckSet(const Actor& actor, const AccessSet& set, SharedAccess kind, bool is_strong,
+                size_t cell, uint64_t offset, SharedFindings& findings);
+  void BeginStrong();
+  bool IsStrongWrite(size_t cell) const;
+  void Release(const Actor& actor, uint64_t offset, int bytes);
+  void Acquire(const Actor& actor, uint64_t offset, int bytes);
   void Remember(const Actor& actor, AccessSet& set, size_t cell);
   void RememberWrite(const Actor& actor, size_t cell);
   void TouchCell(SharedAccess access, const Actor& actor, size_t cell, uint64_t offset,
@@ -203,10 +225,12 @@ class SharedMemory {
   using LaneOrder = std::array<std::array<uint32_t, kLanes>, kLanes>;
   std::array<std::unique_ptr<LaneOrder>, kMaxWarps> lane_order_;
   std::vector<Arrival> arrivals_;
+  std::unordered_map<size_t, Released> released_;  // by word
 
   // The shadow. Cells are the words and behind them, for word i, its four bytes: in use where the
   // word's write_epoch_ says kExpanded.
   static constexpr uint32_t kExpanded = 0xffffffffu;
+  static constexpr uint32_t kStrong = 1u << 31;  // in write_code_: of a strong store
   size_t words_ = 0;
   size_t capacity_words_ = 0;
   int capacity_warps_ = 0;
@@ -214,10 +238,11 @@ class SharedMemory {
   uint32_t instruction_ = 0;
   std::vector<uint8_t> marks_;  // by word: bits 0-3 initialised bytes, 4-7 those of running copies
   Array<uint32_t> write_epoch_, write_warp_, write_lanes_, write_code_;
-  Array<uint32_t> write_instruction_;  // to tell an instruction's own writes
-  AccessSet reads_, atomics_;          // since the last write
-  bool has_atomics_ = false;           // in this block
-  bool has_expanded_ = false;          // likewise
+  Array<uint32_t> write_instruction_;         // to tell an instruction's own writes
+  AccessSet reads_, strong_reads_, atomics_;  // since the last write
+  uint32_t begin_ = 0;                        // the first moment of this block
+  bool has_strong_ = false;                   // strong accesses, in this block
+  bool has_expanded_ = false;                 // likewise
 };
 
 }  // namespace duotone::emulator

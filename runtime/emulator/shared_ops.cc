@@ -198,12 +198,13 @@ void RunAtomic(Warp& warp, const Code& code, Mask mask) {
 }
 
 SharedRequest RequestOf(const Warp& warp, const Code& code, Mask mask, int bytes,
-                        const Offsets& offsets) {
+                        const Offsets& offsets, bool is_strong) {
   return {.warp = warp.index,
           .code = code.index,
           .lanes = mask,
           .bytes = bytes,
-          .offsets = offsets.data()};
+          .offsets = offsets.data(),
+          .is_strong = is_strong};
 }
 
 }  // namespace
@@ -325,7 +326,7 @@ void SharedLoad(Warp& warp, const Code& code, Mask mask, const Offsets& offsets)
   SharedMemory& shared = warp.block->shared;
   if (shared.checked() && lanes != 0) {
     SharedFindings findings;
-    shared.Read(RequestOf(warp, code, lanes, bytes, offsets), findings);
+    shared.Read(RequestOf(warp, code, lanes, bytes, offsets, instruction.is_volatile), findings);
     if (findings.any()) ReportFindings(warp, code, "reads", findings);
   }
   CountSharedAccess(warp, code, lanes, offsets.data(), bytes);
@@ -368,7 +369,8 @@ void SharedStore(Warp& warp, const Code& code, Mask mask, const Offsets& offsets
   SharedMemory& shared = warp.block->shared;
   if (shared.checked()) {
     SharedFindings findings;
-    shared.Write(RequestOf(warp, code, lanes, bytes, offsets), values, bytes, findings);
+    shared.Write(RequestOf(warp, code, lanes, bytes, offsets, instruction.is_volatile), values,
+                 bytes, findings);
     if (findings.any()) ReportFindings(warp, code, "writes", findings);
     return;
   }
@@ -391,16 +393,17 @@ void SharedAtomic(Warp& warp, const Code& code, Mask mask, const Offsets& offset
   const int bytes = TypeBytes(instruction.type);
   const Mask lanes = AccessibleLanes(warp, code, mask, offsets, bytes, "updates");
   SharedMemory& shared = warp.block->shared;
+  const auto has_result = static_cast<size_t>(instruction.results);
+  const bool uses_result = has_result != 0 && code.row[0] != kNoRow;
   if (shared.checked() && lanes != 0) {
     SharedFindings findings;
-    shared.Atomic(RequestOf(warp, code, lanes, bytes, offsets),
+    shared.Atomic(RequestOf(warp, code, lanes, bytes, offsets, /*is_strong=*/uses_result),
                   /*uses_old_value=*/instruction.mode != Mode::kExch, findings);
     if (findings.any()) ReportFindings(warp, code, "updates", findings);
   }
   if (lanes != 0) ReportFloatAtomic(warp, code, lanes, offsets[std::countr_zero(lanes)]);
   CountSharedAccess(warp, code, lanes, offsets.data(), bytes);
   const AtomicFunction update = FindAtomic(instruction.mode, instruction.type, /*flush=*/false);
-  const auto has_result = static_cast<size_t>(instruction.results);
   const uint32_t operand = code.row[has_result + 1];
   const uint32_t third = instruction.mode == Mode::kCas ? code.row[has_result + 2] : kNoRow;
   // A result may overwrite an operand of its own lane only, after that was read.
@@ -415,13 +418,11 @@ void SharedAtomic(Warp& warp, const Code& code, Mask mask, const Offsets& offset
     const uint64_t c = third == kNoRow ? 0 : ValueOf(warp, third, bytes, lane);
     const uint64_t updated = update(old, b, c);
     std::memcpy(at, &updated, static_cast<size_t>(bytes));
-    if (has_result != 0 && code.row[0] != kNoRow) {
+    if (uses_result) {
       std::memcpy(warp.Row<uint8_t>(code.row[0]) + lane * bytes, &old, static_cast<size_t>(bytes));
     }
   }
-  if (has_result != 0 && code.row[0] != kNoRow && lanes != mask) {
-    ZeroRow(warp, code.row[0], bytes, mask & ~lanes);
-  }
+  if (uses_result && lanes != mask) ZeroRow(warp, code.row[0], bytes, mask & ~lanes);
 }
 
 Handler FindSharedHandler(const Instruction& instruction, const HandlerOptions&) {

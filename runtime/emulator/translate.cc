@@ -90,6 +90,7 @@ class Translator {
     const PtxFunction* ptx = nullptr;
     int first_code = 0;
     std::vector<uint32_t> rows;  // by register
+    std::vector<bool> is_read;   // by register
   };
 
   absl::Status Error(const Instruction& instruction, std::string_view what) const;
@@ -459,6 +460,15 @@ absl::Status Translator::TranslateInstruction(const Function& function,
       DUOTONE_RETURN_IF_ERROR(AddOperand(function, operand, instruction, next, code));
     }
   }
+  if (instruction.op == Op::kAtom) {
+    // Compilers name a register also where nobody wants the old value; with a sink the atomic tells
+    // its thread nothing of others.
+    const Operand& result = instruction.operands.front().front();
+    if (result.kind == Operand::Kind::kRegister &&
+        !function.is_read[static_cast<size_t>(result.index)]) {
+      code.row[0] = kNoRow;
+    }
+  }
   if (code.flow == Flow::kMembers) code.members = code.row[next - 1];
   if (code.flow == Flow::kBranch) {
     code.target = function.first_code + instruction.operands.front().front().index;
@@ -478,7 +488,25 @@ absl::Status Translator::TranslateInstruction(const Function& function,
   return absl::OkStatus();
 }
 
+// The registers that some instruction takes a value or an address from, by number.
+std::vector<bool> RegistersRead(const PtxFunction& function) {
+  std::vector<bool> is_read(function.registers.size());
+  for (const Instruction& instruction : function.body) {
+    if (instruction.guard >= 0) is_read[static_cast<size_t>(instruction.guard)] = true;
+    for (size_t i = 0; i < instruction.operands.size(); ++i) {
+      for (const Operand& operand : instruction.operands[i]) {
+        const bool is_value = operand.kind == Operand::Kind::kRegister &&
+                              i >= static_cast<size_t>(instruction.results);
+        const bool is_base = operand.kind == Operand::Kind::kAddress && operand.index >= 0;
+        if (is_value || is_base) is_read[static_cast<size_t>(operand.index)] = true;
+      }
+    }
+  }
+  return is_read;
+}
+
 absl::Status Translator::TranslateFunction(Function& function) {
+  function.is_read = RegistersRead(*function.ptx);
   for (const Instruction& instruction : function.ptx->body) {
     DUOTONE_RETURN_IF_ERROR(TranslateInstruction(function, instruction));
   }

@@ -278,6 +278,45 @@ TEST(Barriers, WarpsThatHaveExitedHaveArrived) {
   }
 }
 
+// A warp waits in a loop for what another one does, first or last of the two, by atomics or
+// volatile accesses: it is given that within few instructions, and the data before the flag are
+// ordered.
+TEST(Flags, HandDataToWarpsThatWaitInALoop) {
+  const std::pair<const char*, const char*> ways[] = {
+      {"atom.shared.exch.b32 %r3, [%r1], 1;", "atom.shared.add.u32 %r2, [%r1], 0;"},
+      {"st.volatile.shared.u32 [%r1], 1;", "ld.volatile.shared.u32 %r2, [%r1];"},
+      {"st.release.cta.shared.u32 [%r1], 1;", "ld.acquire.cta.shared.u32 %r2, [%r1];"},
+      {"red.shared.or.b32 [%r1], 1;", "ld.relaxed.cta.shared.u32 %r2, [%r1];"},
+  };
+  for (const auto& [set, poll] : ways) {
+    for (const char* first : {"eq", "ne"}) {
+      for (const Schedule schedule : {Schedule::kRoundRobin, Schedule::kAdversarial}) {
+        EmulatorOptions options;
+        options.schedule = schedule;
+        options.instruction_budget = 1 << 18;
+        const Outcome outcome = RunStore(
+            StoreKernel(absl::StrFormat("mov.u32 %%r1, buffer; setp.eq.u32 %%p1, %%t, 0;\n"
+                                        "@%%p1 st.shared.u32 [%%r1], 0; bar.sync 0;\n"
+                                        "setp.lt.u32 %%p2, %%t, 32; selp.u32 %%r4, 0, 1, %%p2;\n"
+                                        "setp.%s.u32 %%p3, %%r4, 0; @%%p3 bra POLL;\n"
+                                        "and.b32 %%r5, %%t, 31; setp.ne.u32 %%p4, %%r5, 0;\n"
+                                        "@%%p4 bra DONE; st.shared.u32 [%%r1+4], 77;\n"
+                                        "membar.cta; %s bra DONE;\n"
+                                        "POLL: %s setp.eq.u32 %%p1, %%r2, 0; @%%p1 bra POLL;\n"
+                                        "membar.cta; ld.shared.u32 %%v, [%%r1+4];",
+                                        first, set, poll),
+                        "", ".shared .align 4 .b8 buffer[8];"),
+            64, 1, options);
+        EXPECT_THAT(outcome.kinds, IsEmpty()) << set << " " << first;
+        const bool polls_first = std::string_view(first) == "eq";
+        for (size_t t = 0; t < outcome.values.size(); ++t) {
+          EXPECT_EQ(outcome.values[t], (t < 32) == polls_first ? 77u : 0u);
+        }
+      }
+    }
+  }
+}
+
 TEST(Barriers, NamedOnesJoinSomeWarps) {
   // Warps 0 and 1 meet at barrier 1; warps 2 and 3 go by.
   const Outcome outcome = RunStore(StoreKernel("setp.ge.u32 %p1, %t, 64; @%p1 bra END;\n"

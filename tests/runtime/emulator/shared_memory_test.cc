@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -24,6 +25,22 @@ class SharedMemoryTest : public testing::Test {
     shared_.Read(At(warp, lanes, offset, bytes), findings);
     return findings;
   }
+  // By ld.volatile and st.volatile.
+  SharedFindings StrongRead(int warp, Mask lanes, uint64_t offset) {
+    SharedFindings findings;
+    SharedRequest request = At(warp, lanes, offset, 4);
+    request.is_strong = true;
+    shared_.Read(request, findings);
+    return findings;
+  }
+  SharedFindings StrongWrite(int warp, Mask lanes, uint64_t offset) {
+    const std::array<uint8_t, 4 * kLanes> values = {};
+    SharedFindings findings;
+    SharedRequest request = At(warp, lanes, offset, 4);
+    request.is_strong = true;
+    shared_.Write(request, values.data(), 4, findings);
+    return findings;
+  }
   SharedFindings Write(int warp, Mask lanes, uint64_t offset, int bytes = 4, uint32_t value = 7) {
     std::array<uint8_t, 16 * kLanes> values = {};
     for (int i = 0; i < kLanes; ++i) std::memcpy(&values[i * bytes], &value, std::min(bytes, 4));
@@ -31,9 +48,11 @@ class SharedMemoryTest : public testing::Test {
     shared_.Write(At(warp, lanes, offset, bytes), values.data(), bytes, findings);
     return findings;
   }
-  SharedFindings Atomic(int warp, Mask lanes, uint64_t offset) {
+  SharedFindings Atomic(int warp, Mask lanes, uint64_t offset, bool uses_result = false) {
     SharedFindings findings;
-    shared_.Atomic(At(warp, lanes, offset, 4), true, findings);
+    SharedRequest request = At(warp, lanes, offset, 4);
+    request.is_strong = uses_result;
+    shared_.Atomic(request, true, findings);
     return findings;
   }
   // Lane i accesses word first_word + i.
@@ -227,6 +246,112 @@ TEST_F(SharedMemoryTest, AtomicsRaceWithOthersThanAtomics) {
   EXPECT_FALSE(Read(2, kLane0, 0).any());
   EXPECT_EQ(Atomic(1, kLane0, 0).race.other, SharedAccess::kRead);
 }
+
+// ---- Flags and locks: what a strong store or an atomic releases, a strong load acquires
+
+constexpr uint64_t kFlag = 0x100, kOther = 0x200;
+
+// Shared memory whose flags are zeros that everybody knows.
+class SharedFlagsTest : public SharedMemoryTest {
+ protected:
+  SharedFlagsTest() {
+    Write(0, kLane0, kFlag);
+    Write(0, kLane0, kOther);
+    BarrierOfAll();
+  }
+};
+
+TEST_F(SharedFlagsTest, HandDataToOtherWarps) {
+  Write(0, kLane0, 0);
+  EXPECT_FALSE(StrongRead(1, kLane0, kFlag).any()) << "polling";
+  EXPECT_FALSE(StrongWrite(0, kLane0, kFlag).any());
+  EXPECT_FALSE(StrongRead(1, kLane0, kFlag).any());
+  EXPECT_FALSE(Read(1, kLane0, 0).any());
+  EXPECT_EQ(Read(2, kLane0, 0).race.other_warp, 0) << "it has not looked at the flag";
+}
+
+TEST_F(SharedFlagsTest, ByAtomics) {
+  Write(0, kLane0, 0);
+  EXPECT_FALSE(Atomic(0, kLane0, kFlag).any());
+  EXPECT_FALSE(Atomic(1, kLane0, kFlag).any());
+  EXPECT_EQ(Read(1, kLane0, 0).race.other_warp, 0) << "nobody looks at what it returned";
+  Write(0, kLane0, 4);
+  EXPECT_FALSE(Atomic(0, kLane0, kFlag).any());
+  EXPECT_FALSE(Atomic(1, kLane0, kFlag, /*uses_result=*/true).any());
+  EXPECT_FALSE(Read(1, kLane0, 4).any());
+  EXPECT_FALSE(StrongRead(2, kLane0, kFlag).any());
+  EXPECT_EQ(Write(2, kLane0, 4).race.other_warp, 1) << "it has read since its atomic";
+}
+
+TEST_F(SharedFlagsTest, SayNothingOfLaterWritesOrOtherWords) {
+  StrongWrite(0, kLane0, kFlag);
+  Write(0, kLane0, 0);
+  StrongWrite(0, kLane0, kOther);
+  StrongRead(1, kLane0, kFlag);
+  EXPECT_EQ(Read(1, kLane0, 0).race.other_warp, 0);
+  StrongRead(2, kLane0, kOther);
+  EXPECT_FALSE(Read(2, kLane0, 0).any());
+}
+
+TEST_F(SharedFlagsTest, PassOnWhatTheirWriterHasLearned) {
+  Write(0, kLane0, 0);
+  StrongWrite(0, kLane0, kFlag);
+  StrongRead(1, kLane0, kFlag);
+  StrongWrite(1, kLane0, kOther);
+  StrongRead(2, kLane0, kOther);
+  EXPECT_FALSE(Write(2, kLane0, 0).any());
+}
+
+TEST_F(SharedFlagsTest, OfAWarpOrderItsLanesOneByOne) {
+  Write(0, kLane0, 0);
+  Write(0, 1 << 5, 4);
+  EXPECT_FALSE(StrongWrite(0, kLane0, kFlag).any());
+  EXPECT_FALSE(StrongRead(0, kLane1, kFlag).any());
+  EXPECT_FALSE(Read(0, kLane1, 0).any());
+  EXPECT_EQ(Read(0, kLane1, 4).race.other_lane, 5) << "lane 5 has released nothing";
+  EXPECT_EQ(Read(0, 1 << 7, 0).race.other_lane, 0) << "lane 7 has acquired nothing";
+}
+
+// A lock that lanes of two warps hold in turns.
+TEST_F(SharedFlagsTest, OfALockOrderLanesOfAllWarps) {
+  Write(0, kLane0, 0);
+  BarrierOfAll();
+  for (const auto& [warp, lane] : {std::pair(0, 3), {1, 4}, {0, 9}, {0, 1}, {2, 3}, {1, 5}}) {
+    const Mask lanes = Mask{1} << lane;
+    EXPECT_FALSE(Atomic(warp, kAllLanes, kFlag, /*uses_result=*/true).any());
+    EXPECT_FALSE(Read(warp, lanes, 0).any()) << warp << " " << lane;
+    EXPECT_FALSE(Write(warp, lanes, 0).any()) << warp << " " << lane;
+    EXPECT_FALSE(StrongWrite(warp, lanes, kFlag).any());
+  }
+}
+
+TEST_F(SharedFlagsTest, MayBeResetByAPlainStore) {
+  StrongWrite(0, kLane0, kFlag);
+  StrongRead(1, kLane0, kFlag);
+  Write(1, kLane0, 0);
+  EXPECT_FALSE(Write(1, kLane0, kFlag).any());
+  EXPECT_FALSE(StrongRead(0, kLane0, kFlag).any());
+  EXPECT_FALSE(Read(0, kLane0, 0).any());
+}
+
+TEST_F(SharedFlagsTest, AreNoneWhereOneSideIsPlain) {
+  StrongWrite(0, kLane0, kFlag);
+  EXPECT_EQ(Read(1, kLane0, kFlag).race.other, SharedAccess::kWrite);
+  StrongRead(0, kLane0, kOther);
+  EXPECT_EQ(Write(1, kLane0, kOther).race.other, SharedAccess::kRead);
+  EXPECT_EQ(StrongRead(2, kLane0, kOther).race.other, SharedAccess::kWrite);
+}
+
+// Lanes that execute their loads and stores together do not wait for each other.
+TEST_F(SharedFlagsTest, AreNoneOfLanesThatGoTogether) {
+  const Mask both = kLane0 | kLane1;
+  StrongWrite(0, kLane0, kFlag);
+  EXPECT_EQ(StrongRead(0, both, kFlag).race.lanes, kLane1);
+  StrongRead(0, kLane1, kOther);
+  EXPECT_EQ(StrongWrite(0, both, kOther).race.other, SharedAccess::kRead);
+}
+
+// ---- Rows, bytes, blocks
 
 TEST_F(SharedMemoryTest, RowsOfAFullWarpAreCheckedLikeSingleWords) {
   EXPECT_FALSE(WriteRow(0, 0).any());

@@ -74,6 +74,19 @@ TEST(Translate, EqualConstantsShareARow) {
 }
 
 // The branch to the end needs no join: lanes leave there one by one.
+// An atomic whose old value nobody looks at tells its thread nothing.
+TEST(Translate, ResultsOfAtomicsThatNothingReadsAreSinks) {
+  const auto kernel = TranslateKernel(
+      PtxEntry("", ".reg .b32 %r<6>; .reg .b64 %rd<2>; .reg .pred %p;",
+               "atom.shared.add.u32 %r0, [%r1], 1; atom.shared.add.u32 %r2, [%r1], 1;\n"
+               "atom.shared.add.u32 %r3, [%r2], 1; setp.eq.u32 %p, %r3, 0; ret;"));
+  ASSERT_TRUE(kernel->status.ok()) << kernel->status;
+  const std::vector<Code>& codes = kernel->executable->codes;
+  EXPECT_EQ(codes[0].row[0], kNoRow);
+  EXPECT_NE(codes[1].row[0], kNoRow) << "an address";
+  EXPECT_NE(codes[2].row[0], kNoRow) << "an operand";
+}
+
 TEST(Translate, BranchesMeetAtPostDominators) {
   const auto kernel = TranslateKernel(
       PtxEntry("", ".reg .b32 %r<4>; .reg .pred %p<3>;",
