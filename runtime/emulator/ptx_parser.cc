@@ -38,7 +38,10 @@ class Parser {
     int file = 0;
     int line = 0;
     int column = 0;
-    auto operator<=>(const SourcePlace&) const = default;
+    bool operator==(const SourcePlace&) const = default;
+    friend bool operator<(const SourcePlace& a, const SourcePlace& b) {
+      return std::tie(a.file, a.line, a.column) < std::tie(b.file, b.line, b.column);
+    }
   };
 
   void SplitLines(std::string_view text);

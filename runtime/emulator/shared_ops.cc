@@ -335,7 +335,7 @@ void SharedLoad(Warp& warp, const Code& code, Mask mask, const Offsets& offsets)
     const uint32_t row = code.row[static_cast<size_t>(i)];
     if (row == kNoRow) continue;
     const int register_bytes = RowBytes(results[static_cast<size_t>(i)]);
-    const uint64_t skip = static_cast<uint64_t>(i * element_bytes);
+    const uint64_t skip = static_cast<uint64_t>(i) * static_cast<uint64_t>(element_bytes);
     if (lanes == kAllLanes && element_bytes == 4 && register_bytes == 4) {
       uint32_t* to = warp.Row<uint32_t>(row);
       const uint8_t* from = shared.bytes() + skip;
@@ -360,7 +360,7 @@ void SharedStore(Warp& warp, const Code& code, Mask mask, const Offsets& offsets
   alignas(64) std::array<uint8_t, 16 * kLanes> spread;
   if (!in_place) {
     for (int i = 0; i < instruction.vector; ++i) {
-      SpreadRow(warp, code.row[static_cast<size_t>(1 + i)], element_bytes,
+      SpreadRow(warp, code.row[1 + static_cast<size_t>(i)], element_bytes,
                 RowBytes(instruction.operands[1][static_cast<size_t>(i)]),
                 spread.data() + i * element_bytes, bytes, lanes);
     }
