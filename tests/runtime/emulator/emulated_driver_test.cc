@@ -21,7 +21,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 constexpr char kHead[] = ".version 8.0\n.target sm_75\n.address_size 64\n";
@@ -740,6 +739,7 @@ TEST_F(EmulatedDriverTest, ThreadsShareTheTable) {
   const CuDeviceAddress x = Words({0});
   const CuStream stream = NewStream();
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       driver_->CtxSetCurrent(context_);

@@ -91,6 +91,7 @@ std::string Form::TypeName(bool of_pair) const {
 
 std::vector<Form> FormsOf(const std::vector<std::string>& ops, const Format& format) {
   std::vector<Form> forms;
+  forms.reserve(ops.size());
   for (const std::string& op : ops) forms.emplace_back(op, format);
   return forms;
 }

@@ -187,6 +187,7 @@ std::map<std::string, Lanes> BlockRunner::Run(std::string_view text,
                                               const std::vector<TestRegister>& registers, Mask mask,
                                               int warp) {
   std::vector<std::pair<std::string, Type>> declared;
+  declared.reserve(registers.size());
   for (const TestRegister& reg : registers) declared.emplace_back(reg.name, reg.type);
   std::map<std::string, Lanes> results;
   Execute(
@@ -276,12 +277,14 @@ Lanes Repeat(const std::vector<uint64_t>& bits) {
 
 Lanes Floats(const std::vector<float>& values) {
   std::vector<uint64_t> bits;
+  bits.reserve(values.size());
   for (float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
   return Repeat(bits);
 }
 
 Lanes Doubles(const std::vector<double>& values) {
   std::vector<uint64_t> bits;
+  bits.reserve(values.size());
   for (double value : values) bits.push_back(std::bit_cast<uint64_t>(value));
   return Repeat(bits);
 }

@@ -89,6 +89,7 @@ class Tiles {
   }
   std::vector<uint32_t> Column(const TensorTile& tile, int n) const {
     std::vector<uint32_t> column;
+    column.reserve(static_cast<size_t>(model_.k));
     for (int k = 0; k < model_.k; ++k) column.push_back(tile.b[k][n]);
     return column;
   }

@@ -92,7 +92,7 @@ TEST_P(EveryMma, FragmentsAreThoseOfTheIsa) {
     for (int column = 0; column < 8; ++column) {
       int sum = c[row][column];
       for (int k = 0; k < form.k; ++k) sum += a[row][k] * b[k][column];
-      const auto lane = static_cast<size_t>(row % 8 * 4 + column / 2);
+      const auto lane = static_cast<size_t>(row) % 8 * 4 + static_cast<size_t>(column) / 2;
       if (form.half_result) {
         const uint64_t pair = result["d" + std::to_string(row / 8)][lane];
         const auto bits = static_cast<uint16_t>(column % 2 == 0 ? pair : pair >> 16);
