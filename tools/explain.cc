@@ -12,6 +12,7 @@
 #include "passes/pipeline.h"
 #include "passes/precision_report.h"
 #include "tools/command.h"
+#include "tools/json_text.h"
 #include "tools/model_flags.h"
 
 namespace duotone::tools {
@@ -97,7 +98,7 @@ absl::Status RunExplain(const ExplainFlags& flags) {
     DUOTONE_RETURN_IF_ERROR(KeepOnly(flags.node, explanation));
   }
   if (!flags.json.empty()) {
-    DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, ToJson(explanation).dump(2) + "\n"));
+    DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, JsonText(ToJson(explanation))));
     if (flags.json == "-") return absl::OkStatus();
   }
   return WriteResult("", passes::ToText(explanation));

@@ -21,6 +21,7 @@
 #include "tools/command.h"
 #include "tools/emulate.h"
 #include "tools/emulator_json.h"
+#include "tools/json_text.h"
 #include "tools/kernel_json.h"
 #include "tools/model_flags.h"
 
@@ -328,7 +329,7 @@ absl::Status RunKernels(const KernelsFlags& flags) {
   }
   if (!flags.json.empty()) {
     const nlohmann::ordered_json json = ReportJson(flags, report, statistics, step);
-    DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, json.dump(2) + "\n"));
+    DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, JsonText(json)));
   }
   if (has_report && flags.json != "-") {
     DUOTONE_RETURN_IF_ERROR(WriteResult("", runtime::ToText(report)));

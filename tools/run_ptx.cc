@@ -19,6 +19,7 @@
 #include "tools/command.h"
 #include "tools/emulate.h"
 #include "tools/emulator_json.h"
+#include "tools/json_text.h"
 #include "tools/kernel_json.h"
 #include "tools/model_flags.h"
 #include "tools/ptx_arguments.h"
@@ -304,7 +305,7 @@ absl::Status Report(const RunPtxFlags& flags, emulator::Machine& machine,
   const emulator::LaunchRecord& record = *machine.records().front();
   if (!flags.json.empty()) {
     const Json json = ResultsJson(flags, machine, buffers);
-    DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, json.dump(2) + "\n"));
+    DUOTONE_RETURN_IF_ERROR(WriteResult(flags.json, JsonText(json)));
   }
   if (flags.json != "-") {
     std::string text = absl::StrFormat("kernel %s on %s: grid %s, block %s, %d warp instructions\n",

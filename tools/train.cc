@@ -23,6 +23,7 @@
 #include "tools/data/batcher.h"
 #include "tools/data/dataset.h"
 #include "tools/dumps.h"
+#include "tools/json_text.h"
 #include "tools/progress.h"
 #include "tools/train_flags.h"
 #include "tools/training_log.h"
@@ -390,7 +391,7 @@ absl::Status Trainer::Finish() {
     }
   }
   return flags_.json.empty() ? absl::OkStatus()
-                             : WriteFileAtomically(flags_.json, report.dump(2) + "\n");
+                             : WriteFileAtomically(flags_.json, JsonText(report));
 }
 
 absl::Status Trainer::Run() {

@@ -164,22 +164,25 @@ bool BeginRelease(Warp& warp, const Instruction& in) {
   return warp.block->fences > 0;
 }
 
-// Lanes mostly have the same address.
+// The words of 4 bytes that an access touches. Lanes mostly have the same address.
 template <typename Function>
-void ForDistinct(Mask lanes, const Addresses& addresses, const Function& function) {
+void ForWords(const Instruction& in, Mask lanes, const Addresses& addresses,
+              const Function& function) {
+  const auto bytes = static_cast<uint64_t>(AccessBytes(in));
   uint64_t latest = 0;
   for (; lanes != 0; lanes &= lanes - 1) {
     const uint64_t address = addresses[std::countr_zero(lanes)];
-    if (address != latest) function(address);
+    if (address == latest) continue;
     latest = address;
+    for (uint64_t word = address & ~uint64_t{3}; word < address + bytes; word += 4) function(word);
   }
 }
 
 // Before others can see the access.
-void Release(Warp& warp, Mask lanes, const Addresses& addresses) {
+void Release(Warp& warp, const Instruction& in, Mask lanes, const Addresses& addresses) {
   const Block& block = *warp.block;
-  ForDistinct(lanes, addresses, [&](uint64_t address) {
-    block.launch->memory->order().Release(address, block.linear, block.fences);
+  ForWords(in, lanes, addresses, [&](uint64_t word) {
+    block.launch->memory->order().Release(word, block.linear, block.fences);
   });
 }
 
@@ -187,8 +190,7 @@ void Release(Warp& warp, Mask lanes, const Addresses& addresses) {
 void Acquire(Warp& warp, const Instruction& in, Mask lanes, const Addresses& addresses) {
   LaunchOrder& order = warp.block->launch->memory->order();
   if (in.is_narrow || !order.any()) return;
-  ForDistinct(lanes, addresses,
-              [&](uint64_t address) { order.Acquire(address, warp.block->linear); });
+  ForWords(in, lanes, addresses, [&](uint64_t word) { order.Acquire(word, warp.block->linear); });
 }
 
 void Fence(Warp& warp, const Code&, Mask) { ++warp.block->fences; }
@@ -217,7 +219,7 @@ void GlobalStore(Warp& warp, const Code& code, Mask mask, const Addresses& addre
                        .bytes = AccessBytes(in),
                        .releases = releases});
   const Pointers to = access.Resolve(mask, addresses);
-  if (releases) Release(warp, mask, addresses);
+  if (releases) Release(warp, in, mask, addresses);
   StoreFrom(warp, code, to);
 }
 
@@ -251,7 +253,7 @@ void GlobalAtomic(Warp& warp, const Code& code, Mask mask, const Addresses& addr
                        .bytes = bytes,
                        .releases = releases});
   const Pointers at = access.Resolve(mask, addresses);
-  if (releases) Release(warp, mask, addresses);
+  if (releases) Release(warp, in, mask, addresses);
   ReportFloatAtomic(warp, code, mask, addresses[std::countr_zero(mask)]);
   const AtomicFunction function = FindAtomic(in.mode, in.type, true);
   // The operands: d, [a], b, c of atom; [a], b of red.

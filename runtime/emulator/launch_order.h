@@ -16,7 +16,7 @@ namespace duotone::emulator {
 // the fence to be the releasing thread's own, and another one in the reading thread: neither is
 // asked for here. Order that comes through a third block's words is not seen.
 //
-// From several threads. A word is its address; blocks are told apart modulo kBlocks.
+// From several threads. A word of 4 bytes is its address; blocks are told apart modulo kBlocks.
 class LaunchOrder {
  public:
   static constexpr int64_t kBlocks = int64_t{1} << 26;

@@ -26,7 +26,7 @@ constexpr KindRow kKinds[] = {
     {ProblemKind::kFloatAtomic, "float atomic", true},
     {ProblemKind::kMissingWait, "missing wait for cp.async"},
     {ProblemKind::kDivergent, "divergent lanes"},
-    {ProblemKind::kAbsentLane, "shuffle from an absent lane"},
+    {ProblemKind::kAbsentLane, "shuffle from an absent lane", true},
     {ProblemKind::kDeadlock, "deadlock"},
     {ProblemKind::kReadOnlyWritten, "read-only load of written memory"},
     {ProblemKind::kBudget, "endless loop"},

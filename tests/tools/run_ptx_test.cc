@@ -335,5 +335,17 @@ TEST_F(RunPtxTest, BadPtxIsAnErrorWithItsLine) {
               HasSubstr("a.cubin is not the text of PTX: its byte 4 is 0"));
 }
 
+// The name of a source file may have any bytes.
+TEST_F(RunPtxTest, JsonIsUtf8) {
+  const CommandResult result =
+      Run({"run-ptx",
+           Write("latin1.ptx",
+                 ".version 8.0\n.target sm_80\n.address_size 64\n"
+                 ".file 1 \"caf\xe9.cu\"\n.entry k()\n{\n.loc 1 1 0\nret;\n}\n"),
+           "--block=32", "--json=-"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(nlohmann::json::parse(result.out).dump(), HasSubstr("caf\xef\xbf\xbd.cu"));
+}
+
 }  // namespace
 }  // namespace duotone::tools

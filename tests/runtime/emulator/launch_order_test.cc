@@ -118,7 +118,7 @@ Outcome RunOn(const std::string& kernel, int64_t blocks, int64_t threads, const 
   if (!runner.Load(kernel)) return {};
   const uint64_t a = runner.Buffer(std::vector<uint32_t>(words), "partial"),
                  b = runner.Buffer(std::vector<uint32_t>(1), "result"),
-                 c = runner.Buffer(std::vector<uint32_t>(1), "counter");
+                 c = runner.Buffer(std::vector<uint32_t>(2), "counter");
   runner.Run({blocks, 1, 1}, {threads, 1, 1}, {a, b, c});
   return {runner.Read<uint32_t>(b, 1)[0], runner.problem_kinds()};
 }
@@ -264,7 +264,10 @@ TEST(LaunchOrder, AFlagHandsAValueOver) {
       {"membar.gl; st.volatile.global.u32 [%c], 1;",
        "ld.volatile.global.u32 %r2, [%c]; membar.gl;"},
       {"red.release.gpu.global.add.u32 [%c], 1;", "ld.acquire.gpu.global.u32 %r2, [%c];"},
-      {"membar.gl; st.relaxed.gpu.global.u32 [%c], 1;", "atom.global.or.b32 %r2, [%c], 0;"}};
+      {"membar.gl; st.relaxed.gpu.global.u32 [%c], 1;", "atom.global.or.b32 %r2, [%c], 0;"},
+      // The flag is the second word of what is read.
+      {"membar.gl; st.volatile.global.u32 [%c+4], 1;",
+       "ld.volatile.global.v2.u32 {%r4, %r2}, [%c]; membar.gl;"}};
   for (const auto& [set, get] : pairs) {
     for (const Way& way : kWays) {
       const Outcome outcome = RunOn(Kernel(Flag(set, get)), 2, 1, way);
