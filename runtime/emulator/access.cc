@@ -115,11 +115,11 @@ void GlobalAccess::CheckWritten(int lane, uint64_t address, int64_t offset,
   const int bytes = static_cast<int>(std::min<int64_t>(options_.bytes, in_range));
   uint8_t* marks = range.allocation->written.get() + offset;
   if (options_.reads && bytes > 0 && !IsWritten(marks, bytes)) {
-    const uint8_t* first = std::find(marks, marks + bytes, 0);
+    int first = 0;
+    while (first + 1 < bytes && AllWritten<uint8_t>(marks + first)) ++first;
     Found(ProblemKind::kUninitialised, lane, address,
           absl::StrFormat("%d bytes are read at 0x%x, %s; nothing has written the byte at +%d",
-                          options_.bytes, address, memory_.Describe(address, nullptr),
-                          first - marks));
+                          options_.bytes, address, memory_.Describe(address, nullptr), first));
   }
   if (options_.writes) MarkWritten(marks, options_.bytes);
 }

@@ -32,8 +32,7 @@ using ::testing::IsEmpty;
 
 // The n-th match of a pattern, from 0, replaced as std::regex_replace does; all with n = -1.
 Mutate Replace(const std::string& pattern, const std::string& by, int n = -1) {
-  return [=](const std::string& ptx) {
-    const std::regex regex(pattern);
+  return [=, regex = std::regex(pattern)](const std::string& ptx) {
     if (n < 0) return std::regex_replace(ptx, regex, by);
     auto match = std::sregex_iterator(ptx.begin(), ptx.end(), regex);
     for (int i = 0; i < n && match != std::sregex_iterator(); ++i) ++match;
