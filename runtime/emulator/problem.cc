@@ -82,7 +82,8 @@ void ProblemLog::Add(Problem problem) {
   const std::lock_guard<std::mutex> lock(mutex_);
   has_errors_ = has_errors_ || !IsWarning(problem.kind);
   const auto [place, is_new] = index_.try_emplace(
-      std::tuple(problem.kernel, problem.node, problem.line, problem.kind), problems_.size());
+      std::tuple(problem.kernel, problem.node, problem.line, problem.text, problem.kind),
+      problems_.size());
   if (is_new) {
     problems_.push_back(std::move(problem));
     return;

@@ -74,7 +74,7 @@ class ProblemLog {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::tuple<std::string, std::string, int, ProblemKind>, size_t> index_;
+  std::map<std::tuple<std::string, std::string, int, std::string, ProblemKind>, size_t> index_;
   std::vector<Problem> problems_;
   bool has_errors_ = false;
 };

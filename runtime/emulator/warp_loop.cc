@@ -470,11 +470,13 @@ int FindRunnable(const Warp& warp) {
 // The lanes of a fragment wait for others that cannot come.
 void ReportWaiting(Warp& warp, const Code& code, const Fragment& fragment) {
   if (code.flow == Flow::kAligned) return ReportUnaligned(warp, code, fragment.lanes);
-  const Mask members = warp.Row<uint32_t>(code.members)[std::countr_zero(fragment.lanes)];
-  warp.Report(
-      code, ProblemKind::kDivergent, fragment.lanes, 0,
-      absl::StrFormat("they wait for ever for lanes %s of the member mask; %s",
-                      LanesText(members & warp.live() & ~fragment.lanes), WhereLanesAre(warp)));
+  const Mask waiting = fragment.lanes & GuardOf(warp, code);
+  const Mask members = warp.Row<uint32_t>(code.members)[std::countr_zero(waiting)];
+  warp.Report(code, ProblemKind::kDivergent, waiting, 0,
+              absl::StrCat(absl::StrFormat("they wait for ever for lanes %s of the member mask; ",
+                                           LanesText(members & warp.live() & ~waiting)),
+                           WhereLanesAre(warp),
+                           MissingText(fragment.lanes & ~waiting, "have a false guard")));
 }
 
 // No fragment can run. Lanes at a member instruction wait in vain; at a barrier all must be: at the

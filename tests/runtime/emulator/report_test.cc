@@ -51,6 +51,12 @@ TEST(Problems, OfOneKindAreCounted) {
   log.Add(Example(ProblemKind::kOutOfBounds, 13, 3));
   EXPECT_THAT(log.problems(), SizeIs(3));
   EXPECT_THAT(log.ToString(1), HasSubstr("and 2 more kinds of problems"));
+  // Another instruction on the same line.
+  Problem other = Example(ProblemKind::kOutOfBounds, 13, 3);
+  other.text = "st.global.u32 [%rd1], %r1;";
+  log.Add(other);
+  ASSERT_THAT(log.problems(), SizeIs(4));
+  EXPECT_EQ(log.problems()[3].text, other.text);
   log.Clear();
   EXPECT_THAT(log.problems(), SizeIs(0));
   EXPECT_FALSE(log.has_errors());

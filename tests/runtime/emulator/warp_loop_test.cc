@@ -14,8 +14,10 @@
 namespace duotone::emulator {
 namespace {
 
+using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr uint32_t kUntouched = 7777;
@@ -23,6 +25,7 @@ constexpr uint32_t kUntouched = 7777;
 struct Outcome {
   std::vector<uint32_t> values;
   std::vector<std::string> kinds;
+  std::vector<Problem> problems;
 };
 
 // One block of one warp: lane %t runs `body` and stores %v in its element of an array at %rd1,
@@ -39,7 +42,7 @@ Outcome RunWarpOf(std::string_view body, const EmulatorOptions& options = {}) {
   if (!runner.Load(ptx)) return {};
   const uint64_t out = runner.Buffer(std::vector<uint32_t>(kLanes, kUntouched));
   runner.Run({1, 1, 1}, {kLanes, 1, 1}, {out});
-  return {runner.Read<uint32_t>(out, kLanes), runner.problem_kinds()};
+  return {runner.Read<uint32_t>(out, kLanes), runner.problem_kinds(), runner.problems()};
 }
 
 // Lanes of the member mask that exit while others wait for them are not waited for (PTX ISA 8.5,
@@ -114,6 +117,16 @@ TEST(Members, WithDifferentMasksAreReported) {
       EXPECT_THAT(outcome.kinds, ElementsAre("divergent lanes")) << high << " " << low << text;
     }
   }
+}
+
+// Lanes whose guard is false are at the instruction and do not execute it.
+TEST(Members, ThatWaitForLanesWithAFalseGuardSaySo) {
+  const Outcome outcome =
+      RunWarpOf("setp.lt.u32 %p1, %t, 16; @%p1 shfl.sync.bfly.b32 %v, %t, 1, 31, -1;");
+  ASSERT_THAT(outcome.kinds, ElementsAre("divergent lanes"));
+  EXPECT_EQ(outcome.problems[0].lanes, 0xffffu);
+  EXPECT_THAT(outcome.problems[0].what, AllOf(HasSubstr("for lanes 16-31 of the member mask"),
+                                              HasSubstr("lanes 16-31 have a false guard")));
 }
 
 TEST(Shuffles, FromLanesThatDoNotTakePartAreReported) {
