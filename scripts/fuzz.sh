@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the libFuzzer targets (clang, AddressSanitizer) of the parsers of the text form and of PTX and of
-# the reader of machine code, and runs each for a
-# bounded number of executions from its seed corpus. What they find is left in build/fuzz.
+# Builds the libFuzzer targets (clang, AddressSanitizer) of the text form's parser, of the reader of machine
+# code and of the emulator, which parses PTX and runs its kernels for a moment, and runs each for a bounded
+# number of executions from its seed corpus. What they find is left in build/fuzz.
 # Usage: scripts/fuzz.sh [EXECUTIONS=50000]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,10 +1,14 @@
-// libFuzzer's entry for the PTX parser: any text is parsed or refused with a sentence, and what is
-// parsed points nowhere outside of itself.
+// libFuzzer's entry for PTX: any text is parsed or refused with a sentence, what is parsed points
+// nowhere outside of itself, and its kernels run, refuse to, or report what is wrong with them.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "runtime/emulator/machine.h"
 #include "runtime/emulator/ptx.h"
 
 namespace {
@@ -83,15 +87,48 @@ void CheckModule(const PtxModule& module) {
   }
 }
 
+void RequireSentence(const absl::Status& status) {
+  Require(status.ok() || !status.message().empty(), "an error without a message");
+}
+
+// Runs each kernel for a moment: two warps, whose parameters are all the address of one buffer.
+void RunKernels(PtxModule parsed) {
+  duotone::emulator::Machine machine({.architecture = "sm_120",
+                                      .instruction_budget = 4000,
+                                      .threads = 1,
+                                      .memory_bytes = int64_t{1} << 20});
+  const absl::StatusOr<uint64_t> buffer = machine.memory().Allocate(4096, "buffer");
+  Require(buffer.ok(), "no memory for a buffer");
+  const absl::StatusOr<duotone::emulator::LoadedModule*> module = machine.Load(std::move(parsed));
+  RequireSentence(module.status());
+  if (!module.ok()) return;
+  for (const PtxFunction& function : (*module)->ptx.functions) {
+    if (!function.is_entry || function.is_declaration) continue;
+    const auto kernel = machine.Find(**module, function.name);
+    RequireSentence(kernel.status());
+    if (!kernel.ok()) continue;
+    std::vector<uint8_t> parameters(static_cast<size_t>((*kernel)->parameter_bytes));
+    for (size_t at = 0; at + sizeof(uint64_t) <= parameters.size(); at += sizeof(uint64_t)) {
+      std::memcpy(&parameters[at], &*buffer, sizeof(uint64_t));
+    }
+    RequireSentence(machine.Run({.module = *module,
+                                 .kernel = *kernel,
+                                 .block = {64, 1, 1},
+                                 .parameters = std::move(parameters)}));
+  }
+  for (const auto& problem : machine.problems().problems()) {
+    Require(!problem.ToString().empty(), "a problem without a sentence");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const absl::StatusOr<PtxModule> module = duotone::emulator::ParsePtx(text);
-  if (module.ok()) {
-    CheckModule(*module);
-  } else {
-    Require(!module.status().message().empty(), "an error without a message");
-  }
+  absl::StatusOr<PtxModule> module = duotone::emulator::ParsePtx(text);
+  RequireSentence(module.status());
+  if (!module.ok()) return 0;
+  CheckModule(*module);
+  RunKernels(*std::move(module));
   return 0;
 }
