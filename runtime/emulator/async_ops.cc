@@ -17,19 +17,6 @@
 namespace duotone::emulator {
 namespace {
 
-using Addresses = std::array<uint64_t, kLanes>;
-
-Addresses SourceAddresses(Warp& warp, const Code& code) {
-  Addresses addresses;
-  const auto offset = static_cast<uint64_t>(code.second_offset);
-  const uint64_t* wide = warp.Row<uint64_t>(code.row[1]);
-  const uint32_t* narrow = warp.Row<uint32_t>(code.row[1]);
-  for (int i = 0; i < kLanes; ++i) {
-    addresses[i] = (code.second_address_bytes == 8 ? wide[i] : narrow[i]) + offset;
-  }
-  return addresses;
-}
-
 // How many bytes each lane takes from global memory; the rest of its copy is zeros.
 std::array<int, kLanes> SourceBytes(Warp& warp, const Code& code, Mask lanes) {
   const Instruction& instruction = *code.instruction;
@@ -59,7 +46,7 @@ SharedMemory::CopySources ReadSources(Warp& warp, const Code& code, Mask lanes,
                                       SharedMemory::CopyData& data) {
   SharedMemory::CopySources sources;
   sources.bytes = SourceBytes(warp, code, lanes);
-  sources.at = GlobalSources(warp, code, lanes, SourceAddresses(warp, code), sources.bytes);
+  sources.at = GlobalSources(warp, code, lanes, warp.SecondAddresses(code, 1), sources.bytes);
   for (Mask left = lanes; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
     data[lane].fill(0);
@@ -73,7 +60,7 @@ SharedMemory::CopySources ReadSources(Warp& warp, const Code& code, Mask lanes,
 void RunCopy(Warp& warp, const Code& code, Mask mask) {
   const int bytes = code.instruction->bytes;
   SharedMemory& shared = warp.block->shared;
-  const Addresses to = SharedOffsets(warp, code, 0);
+  const auto to = SharedOffsets(warp, code, 0);
   const Mask lanes = AccessibleLanes(warp, code, mask, to, bytes, "copies");
   if (lanes == 0) return;
   CountSharedAccess(warp, code, lanes, to.data(), bytes);
