@@ -250,7 +250,8 @@ INSTANTIATE_TEST_SUITE_P(
               "no address of device memory",
               {}},
         Wrong{"AtomicsAndReads",
-              "red.global.add.u32 [%a], 1; ld.global.u32 %r3, [%a];",
+              "mov.u32 %r4, %ctaid.x; setp.eq.u32 %p1, %r4, 0;\n"
+              "@%p1 red.global.add.u32 [%a], 1; @!%p1 ld.global.u32 %r3, [%a];",
               "race between blocks",
               "another block",
               {2, 1}},
